@@ -157,6 +157,10 @@ def _clocks(text: str) -> list[float]:
 def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
     found = [_found(Path(name)) for name in args.found]
+    recordings = [{key: value for key, value in each.items() if key != "target"} for each in found]
+    if any(each in recordings[:i] for i, each in enumerate(recordings)):
+        msg = "the same recording is given twice: of how one session differs from another a copy says nothing"
+        raise TargetError(msg)
     low, high = pair_of_numbers(args.range) if args.range else shown_range(found)
     if args.no_meter and not args.target:
         msg = "--no-meter takes what the device states of its gain, so it needs the device: --target"
@@ -219,5 +223,8 @@ def _found(path: Path) -> dict[str, object]:
         document = document[0]
     if not isinstance(document, dict):
         msg = f"{path}: one JSON object, as `pmtpy characterise --json` prints for one channel, was expected"
+        raise FileFormatError(msg)
+    if "parameters" in document:
+        msg = f"{path}: this is a calibration profile already; one is made of what `pmtpy characterise --json` printed"
         raise FileFormatError(msg)
     return document

@@ -7,9 +7,11 @@ was published for such sensors.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from typing import ParamSpec, TypeVar
 
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.budget import of_another
@@ -26,8 +28,30 @@ _AMBIGUOUS = "ambiguous"
 _LEAST_BELIEF = 0.01  # share of belief in a kernel below which its energies count for nothing
 
 Found = Mapping[str, object]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
+def _reads(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Let a function refuse what was found (CalibrationError) where a field of it is missing or wrong."""
+
+    @functools.wraps(function)
+    def read(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except CalibrationError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            msg = (
+                "what was found is not as `pmtpy characterise --json` prints it: a field is missing or wrong: "
+                f"{type(error).__name__}: {error}"
+            )
+            raise CalibrationError(msg) from error
+
+    return read
+
+
+@_reads
 def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Affine, str]:
     """Return gain and offset with how well they hold for another session, and a text that says where that is from.
 
@@ -102,6 +126,7 @@ def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]
     return Profile(devices[0], channel.name, curve, *shown_range([found]), kernel, came, candidates([found]))
 
 
+@_reads
 def response_of(found: Sequence[Found]) -> Response:
     """Return what the recordings say of how the sensor follows time.
 
@@ -141,6 +166,7 @@ def response_of(found: Sequence[Found]) -> Response:
     )
 
 
+@_reads
 def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     """Return the kernels that a single recording left open, with the share of belief in each, the likeliest first.
 
@@ -166,6 +192,7 @@ def _shaped(kernels: Sequence[Found]) -> list[Found]:
     return [k for k in kernels if any(_number_of(k.get(key)) is not None for key in ("window_ms", "tau_ms"))]
 
 
+@_reads
 def shown_range(found: Sequence[Found]) -> tuple[float, float]:
     """Return the lowest and the highest reading of all recordings, watts.
 
@@ -179,6 +206,7 @@ def shown_range(found: Sequence[Found]) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
+@_reads
 def identities(found: Sequence[Found]) -> list[Identity]:
     """Return the devices that the recordings are of, as far as they say."""
     facts = [f.get("identity") for f in found]

@@ -201,6 +201,26 @@ def test_recordings_that_cannot_be_of_one_sensor_are_refused(
     assert "disagree about the kernel: boxcar, one-pole" in capsys.readouterr().err
     assert profile_of(tmp_path, one, other | {"channel": "module"}) == 2
     assert "different channels: gpu, module" in capsys.readouterr().err
+    assert profile_of(tmp_path, one, other, one | {"target": "a copy.csv"}) == 2
+    assert "given twice" in capsys.readouterr().err
+
+
+def test_what_was_found_and_then_damaged_is_refused_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = gains(0.95)
+    changes: list[dict[str, object]]
+    changes = [{"level": {"u": 1.0}}, {"state": {"watts": {}}}, {"update_period_ms": estimate(-100.0, 1.0)}]
+    for change in changes:
+        assert profile_of(tmp_path, one | change) == 2
+        assert "a field is missing or wrong" in capsys.readouterr().err
+    assert (
+        profile_of(
+            tmp_path, json.loads(Profile(Identity("nvml"), "gpu", Affine(), 1, 2, provenance=(("a", "b"),)).to_json())
+        )
+        == 1
+    )
+    assert "a calibration profile already" in capsys.readouterr().err
 
 
 def test_a_recording_that_says_of_which_device_it_is_needs_no_target_and_no_range(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from pmtpy.errors import CalibrationError
 _FORMAT = "pmtpy-calibration"
 RECORDED = "recording"  # the backend of a profile for a device that was not here: no sensor is of it
 _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
+_ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
 
 
@@ -159,8 +160,12 @@ def _facts(how: Response) -> dict[str, object]:
 
 
 def _response(facts: dict[str, object]) -> Response:
-    family = str(facts.get("family", ""))
-    return Response.stated(family, **{f: _read_number(facts, f) for f in _FACTS if f in facts})
+    known = {f: _read_number(facts, f) for f in _FACTS if f in facts}
+    for name, number in known.items():
+        if number.value < 0 and name != "delay_s":
+            msg = f"{name} is negative: {number.value:g}"
+            raise CalibrationError(msg)
+    return Response.stated(str(facts.get("family", "")), **known)
 
 
 def _candidates(behaviour: dict[str, object]) -> tuple[tuple[float, Response], ...]:
@@ -219,7 +224,7 @@ def _from_document(document: dict[str, object]) -> Profile:
             model=_text(device, "model"),
             serial=_text(device, "serial"),
             version=_text(device, "version"),
-            virtual=device.get("virtual") is True,
+            virtual=_truth(device, "virtual"),
         ),
         _text(document, "channel"),
         _curve(_text(document, "model"), _table(document, "parameters")),
@@ -232,23 +237,27 @@ def _from_document(document: dict[str, object]) -> Profile:
 
 
 def _curve(model: str, parameters: dict[str, object]) -> CalibrationCurve:
-    spread = {k: _real(parameters.get(k, 0.0), k) for k in ("u", "zero_u")}
     if model == "affine":
-        gain = _read_number(parameters, "gain")
+        gain, offset = _read_number(parameters, "gain"), _read_number(parameters, "offset")
         if gain.value <= 0:
             msg = f"the gain {gain.value:g} must be positive"
             raise CalibrationError(msg)
-        return Affine(gain, _read_number(parameters, "offset"), _real(parameters.get("covariance", 0.0), "covariance"))
+        covariance = _real(parameters.get("covariance", 0.0), "covariance")
+        if abs(covariance) > gain.u * offset.u * (1.0 + _ROUNDED):
+            msg = f"a covariance of {covariance:g} is more than the uncertainties of gain and offset allow"
+            raise CalibrationError(msg)
+        return Affine(gain, offset, covariance)
+    if model not in {"polynomial", "lookup"}:
+        msg = f"unknown model {model!r}; there are affine, polynomial and lookup"
+        raise CalibrationError(msg)
+    spread = {k: _uncertainty(parameters, k, f"a {model}") for k in ("u", "zero_u")}
     if model == "polynomial":
         return Polynomial(_reals(parameters, "coefficients"), **spread)
-    if model == "lookup":
-        shown, values = _reals(parameters, "shown"), _reals(parameters, "true")
-        if len(shown) < 2 or len(shown) != len(values) or min(np.diff(shown)) <= 0:
-            msg = 'a lookup needs rows "shown" and "true" of equal length, at least two, the first one rising'
-            raise CalibrationError(msg)
-        return Lookup(shown, values, **spread)
-    msg = f"unknown model {model!r}; there are affine, polynomial and lookup"
-    raise CalibrationError(msg)
+    shown, values = _reals(parameters, "shown"), _reals(parameters, "true")
+    if len(shown) < 2 or len(shown) != len(values) or min(np.diff(shown)) <= 0:
+        msg = 'a lookup needs rows "shown" and "true" of equal length, at least two, the first one rising'
+        raise CalibrationError(msg)
+    return Lookup(shown, values, **spread)
 
 
 def _table(holder: dict[str, object], key: str) -> dict[str, object]:
@@ -263,6 +272,14 @@ def _text(holder: dict[str, object], key: str) -> str:
     value = holder[key]
     if not isinstance(value, str):
         msg = f"{key} must be a text"
+        raise CalibrationError(msg)
+    return value
+
+
+def _truth(holder: dict[str, object], key: str) -> bool:
+    value = holder[key]
+    if not isinstance(value, bool):
+        msg = f"{key} must be true or false"
         raise CalibrationError(msg)
     return value
 
@@ -284,8 +301,13 @@ def _reals(holder: dict[str, object], key: str) -> tuple[float, ...]:
 
 def _read_number(holder: dict[str, object], key: str) -> Number:
     table = _table(holder, key)
-    number = Number(_real(table["value"], key), _real(table.get("u", 0.0), key))
-    if number.u < 0:
-        msg = f"the uncertainty of {key} must not be negative"
+    return Number(_real(table["value"], key), _uncertainty(table, "u", key))
+
+
+def _uncertainty(holder: dict[str, object], key: str, of: str) -> float:
+    """Read one; what is not said is not known, and none is not zero."""
+    u = _real(holder[key], key) if key in holder else -1.0
+    if u < 0:
+        msg = f"the uncertainty of {of} is missing or negative ({key!r}: 0 if it is known exactly)"
         raise CalibrationError(msg)
-    return number
+    return u
