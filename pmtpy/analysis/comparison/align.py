@@ -37,7 +37,6 @@ _ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, 
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
 _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
-_LIKE_ITSELF = 0.1  # unexplained variance of a curve that repeats: its rows lie elsewhere on the flanks
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
 _UNSMOOTHED = 0.05  # of a cell: a width that does not show
@@ -207,16 +206,12 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     grains = [step * 4**i for i in range(5) if i == 0 or step * 4**i < shorter / 64.0]
     reach = MEETING_S if one_clock else None
     tried = [(g, correlogram(moving, reference, reach_s=reach, step_s=g, common=_LEAST_COMMON)) for g in grains]
-    limit = 1.0 - max(c.alike for _, c in tried)
-    grain, found = next(
-        (g, c) for g, c in tried if 1.0 - c.alike <= max(_rivals(moving, g) * limit, _MISSING_CORRELATION)
-    )
+    limit = _rivals(moving, step) * (1.0 - max(c.alike for _, c in tried))
+    grain, found = next((g, c) for g, c in tried if 1.0 - c.alike <= max(limit, _MISSING_CORRELATION))
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
     least = float(np.min(unexplained[found.well]))
-    most = max(least, min(_rivals(moving, grain) * least, _MAX_UNEXPLAINED), _ALIKE_UNEXPLAINED)
-    # Of what little they have in common at other lags some is alike by chance, and all of it if the load repeats.
-    near = unexplained <= np.where(found.well, most, -1.0 if one_clock else _LIKE_ITSELF)
+    near = unexplained <= max(least, min(_rivals(moving, grain) * least, _MAX_UNEXPLAINED), _ALIKE_UNEXPLAINED)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
