@@ -1,8 +1,8 @@
 """How a sensor follows time: one record for what a maker states, a fit finds, a profile holds and an emulator does.
 
 Symbols as in docs/corrections.md: a reading published at ``u`` is ``gain * (h * P)(u - delay) + offset``, with ``h`` a
-boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one after the other. All times in seconds.
-Nothing here fits or guesses.
+boxcar of width ``window_s``, a one-pole of time constant ``tau_s``, or one after the other; or a triangle of that
+width. All times in seconds. Nothing here fits or guesses.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from pmtpy.core._arrays import Floats
 from pmtpy.core.load_intervals import LoadIntervals
 
+TRIANGULAR = "triangular"  # the family of which ``window_s`` is the width of a triangle: two equal boxcars in a row
 FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
 
 EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
@@ -60,7 +61,7 @@ class Response:
     period_u, window_u, delay_u : float
         Standard uncertainties of what they are named after.
     family : str
-        What the kernel is called by who found it; empty: nobody did.
+        What the kernel is called by who found it; empty: nobody did. It tells a triangle from a boxcar.
     """
 
     period_s: float = 0.0
@@ -187,6 +188,9 @@ class Response:
         t = np.maximum(np.asarray(after_s, np.float64), 0.0)
         if self.window_s == 0.0 and self.tau_s == 0.0:
             return np.where(np.asarray(after_s) >= 0.0, 1.0, 0.0)
+        if self.family == TRIANGULAR:
+            share = np.minimum(t / self.window_s, 1.0)
+            return np.where(share < 0.5, 2.0 * share**2, 1.0 - 2.0 * (1.0 - share) ** 2)
         if self.window_s == 0.0:
             return np.asarray(-np.expm1(-t / self.tau_s), np.float64)
         return np.asarray((self._ramp(t) - self._ramp(np.maximum(t - self.window_s, 0.0))) / self.window_s, np.float64)

@@ -18,7 +18,7 @@ from pmtpy.analysis.uncertainty.budget import of_another
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Identity
-from pmtpy.core.response import Number, Response
+from pmtpy.core.response import TRIANGULAR, Number, Response
 from pmtpy.errors import CalibrationError
 
 # Standard deviation of energies of one card over repeated measurements by the good practice of Yang, Adamek, Armour
@@ -130,13 +130,15 @@ def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]
 def response_of(found: Sequence[Found]) -> Response:
     """Return what the recordings say of how the sensor follows time.
 
-    Of a kernel that is none of the families, the family that comes nearest, which has its gain and its mean lag.
+    Of a kernel that is none of the families, the shape that comes nearest, a triangle among them, which has its gain
+    and its mean lag.
 
     Raises CalibrationError: they name different kernels.
     """
     kernels = [k if isinstance(k := f.get("kernel"), Mapping) else {} for f in found]
-    families = list(dict.fromkeys(str(k.get("family", "")) for k in kernels))
-    kernels = [k if _shaped([k]) else next(iter(_shaped(k.get("candidates", ()))), k) for k in kernels]
+    known = [k if _shaped([k]) else next(iter(_shaped(k.get("candidates", ()))), k) for k in kernels]
+    each = [n if n.get("family") == TRIANGULAR else k for k, n in zip(kernels, known, strict=True)]
+    families, kernels = list(dict.fromkeys(str(k.get("family", "")) for k in each)), known
     if len(families) > 1:
         msg = f"the recordings disagree about the kernel: {', '.join(f or 'none' for f in families)}"
         raise CalibrationError(msg)
@@ -170,8 +172,8 @@ def response_of(found: Sequence[Found]) -> Response:
 def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     """Return the kernels that a single recording left open, with the share of belief in each, the likeliest first.
 
-    None where a family was named, or of several recordings. Shapes that are not a boxcar and a one-pole are left out:
-    the families that come nearest stand for them.
+    None where a family was named, or of several recordings. Shapes of which no width is known are left out: those that
+    come nearest stand for them.
     """
     kernel = found[0].get("kernel")
     if len(found) > 1 or not isinstance(kernel, Mapping) or kernel.get("family") != _AMBIGUOUS:

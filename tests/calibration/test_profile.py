@@ -325,6 +325,27 @@ def test_for_a_kernel_that_is_none_of_the_families_those_that_come_nearest_stand
     assert known.family == "ambiguous"
 
 
+@pytest.mark.parametrize("many", [1, 2])
+def test_a_triangle_goes_into_the_profile(tmp_path: Path, many: int) -> None:
+    none = {"window_ms": None, "tau_ms": None, "offset_ms": estimate(5.0, 1.0)}
+    rows = [
+        none | {"family": "triangular", "share": 1.0, "window_ms": estimate(50.0, 4.0)},
+        none | {"family": "boxcar*one-pole", "share": 1e-86, "window_ms": estimate(30.0, 4.0)},
+    ]
+    files = [str(tmp_path / f"found{i}.json") for i in range(many)]
+    for i, file in enumerate(files):
+        kernel = {"family": "ambiguous", **none, "candidates": rows}
+        found = FOUND | {"channel": "gpu", "kernel": kernel, "noise_w": 1.0 + i}
+        Path(file).write_text(json.dumps(found))
+    out = tmp_path / "profile.json"
+    assert main(["calibrate", "profile", *files, "--device", "a card", "--range", "20,700", "-o", str(out)]) == 0
+    made = parse_profile(out.read_text())
+    assert made.response.family == "triangular"
+    assert made.response.window_s == pytest.approx(0.05)
+    assert made.response.step(np.array([0.025]))[0] == pytest.approx(0.5)
+    assert [how.family for _, how in made.candidates] == (["triangular"] if many == 1 else [])
+
+
 def test_gain_and_level_are_known_apart_and_gain_and_offset_are_not() -> None:
     # A line through 400 W that is known to 1 W there, and a gain to 5 %: at zero it is off by 20 W, at 400 W by 1 W.
     found = FOUND | {"gradient": estimate(1.0, 1.96 * 0.05), "intercept_w": estimate(0.0, 1.96 * 20.0)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pmtpy.core import Channel, Quantity, Response
-from pmtpy.core.response import UNKNOWN, Number
+from pmtpy.core.response import TRIANGULAR, UNKNOWN, Number
 
 
 def test_a_channel_shows_what_its_maker_states() -> None:
@@ -49,3 +50,12 @@ def test_an_end_that_nobody_knows_is_half_a_period_either_way() -> None:
 def test_what_no_sensor_can_be_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="not negative"):
         Response(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_triangle_is_two_equal_boxcars_in_a_row() -> None:
+    t, half = np.linspace(-0.01, 0.09, 101), 0.035
+    ages = (np.arange(2000) + 0.5) / 2000 * half
+    twice = np.mean(np.clip((t[:, None] - ages) / half, 0.0, 1.0), axis=1)
+    triangle = Response(0.1, 2.0 * half, family=TRIANGULAR)
+    assert triangle.step(t) == pytest.approx(twice, abs=1e-6)
+    assert triangle.lag_s == pytest.approx(half)

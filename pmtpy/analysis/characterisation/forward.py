@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TRIANGULAR, TWO_POLE, Shape
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit, age_of, spread_of
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, bend_sd, minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
+from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 

@@ -10,7 +10,7 @@ from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate
 from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
-TWO_POLE, TRIANGULAR = "two-pole", "triangular"  # of any two time constants: weighed, but never named
+TWO_POLE = "two-pole"  # of any two time constants; as TRIANGULAR weighed, but never named
 _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 
@@ -68,6 +68,7 @@ class KernelFit:
     free: FreeShape | None = None
     # standard deviation of the ages that a reading shows, by a kernel of free shape; where no family is in question
     spread_s: Estimate | None = None
+    nearest: Shape | None = None  # a triangle, of the width ``window_s``, where that may be the kernel
 
     @property
     def likely(self) -> tuple[Shape, ...]:
@@ -126,7 +127,8 @@ class KernelFit:
         if window + 2.0 * tau < _MIN_FINENESS * cell_s and cell_s * _MIN_FINENESS > period_s:
             raise DeclinedError(_coarse(cell_s, "these readings"))
         shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
-        return replace(self, best=self.best.by_means(cell_s), shapes=shapes)
+        nearest = self.nearest and self.nearest.by_means(cell_s)
+        return replace(self, best=self.best.by_means(cell_s), shapes=shapes, nearest=nearest)
 
 
 def refuse_coarse(cell_s: float, period_s: float) -> None:

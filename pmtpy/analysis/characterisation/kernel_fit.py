@@ -24,7 +24,6 @@ from pmtpy.analysis.characterisation.kernel import (
     BOTH,
     BOXCAR,
     ONE_POLE,
-    TRIANGULAR,
     TWO_POLE,
     KernelFit,
     Shape,
@@ -43,6 +42,7 @@ from pmtpy.analysis.characterisation.model_selection import (
 from pmtpy.analysis.signal.estimate import NAMED, ONE_CLOCK_RATE, Estimate, huber_weights, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -173,6 +173,8 @@ def _chosen(
         [(r, misfit(r)) for r in rivals],
         len(problem.y),
     )
+    if dict(fit.odds)[TRIANGULAR] * NAMED > 1.0:
+        fit = replace(fit, nearest=describe(problem, rivals[1]))
     named = sum(share for family, share in fit.odds if family in found)
     if free is not None and named * (1.0 + NAMED) < 1.0:
         fit = replace(fit, spread_s=free.spread_s)

@@ -11,11 +11,12 @@ import pytest
 from pmtpy.analysis.characterisation._free_shape import fit_free
 from pmtpy.analysis.characterisation.forward import polish, problem_of
 from pmtpy.analysis.characterisation.gain import line_of, points_of
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, TRIANGULAR, KernelFit
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import as_widths
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.core.response import TRIANGULAR
 from tests.support.drawn_sensors import Drawn, draw
 
 
@@ -76,6 +77,11 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
         spread = window / math.sqrt(24.0) if family == "triangular" else math.sqrt(2.0) * tau
         assert fit.spread.contains(spread)
         widths = as_widths(fit)
+        if family == TRIANGULAR:  # of which a profile is made
+            assert fit.nearest
+            assert fit.nearest.window_s
+            assert fit.nearest.window_s.value == pytest.approx(window, rel=0.02)
+            assert fit.nearest.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
         bounds = [widths[name] for name in ("window_ms", "tau_ms")]
         assert all(b and b["value"] is None and b["low"] == 0.0 and (b["high"] or 0.0) >= 1e3 * spread for b in bounds)
 

@@ -18,7 +18,7 @@ from pmtpy.analysis.signal.clock_fit import fit_clock
 from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.response import Response
+from pmtpy.core.response import TRIANGULAR, Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Load, Square, Table
@@ -216,6 +216,27 @@ def test_a_load_of_which_one_level_is_seen_has_no_energy_that_is_known() -> None
     # highest reading (boards wake), for half the time, the energy is 16 % off.
     assert found.high - found.joules > 0.15 * found.joules
     assert "too few phases" in found.warnings[-1]
+
+
+def test_a_triangular_kernel_is_taken_as_what_it_is() -> None:
+    half, held, ratio = 0.12, [], []
+    ages = (np.arange(400) + 0.5) / 400 * half
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        edges = 0.5 + np.cumsum(rng.exponential(0.25, 50) + 0.02)
+        load = Table(np.append(0.0, edges), np.append(50.0, np.tile([230.0, 50.0], 25)))
+        t = np.arange(1.0, 12.0, 0.1)
+        ends = np.stack([load.joules(t - age) - load.joules(t - age - half) for age in ages])
+        watts = np.mean(ends, axis=0) / half + 0.3 * rng.standard_normal(len(t))
+        response, start = Response(0.1, 2.0 * half, noise_w=0.3, family=TRIANGULAR), float(rng.uniform(3.0, 6.0))
+        stamps = LoadIntervals(edges[::2], edges[1::2])
+        for length in (0.5, 2.0):
+            found = region_energy(t, watts, response, start_s=start, end_s=start + length, load=stamps)
+            true = between(load, start, start + length)
+            held.append(found.low <= true <= found.high)
+            ratio.append(abs(found.joules - true) / (found.high - found.joules))
+    assert np.mean(held) >= 0.92
+    assert np.max(ratio) < 1.5  # 4 half-widths by the boxcar behind a one-pole that comes nearest
 
 
 def test_a_pause_of_the_load_around_a_region_does_no_harm() -> None:
