@@ -196,8 +196,9 @@ def page(results: Sequence[Result]) -> Page:
         made.append(Line(f"{target}: {_WORDS[finding.verdict]}{shown}", _KINDS[finding.verdict]))
         made += [Line(f"    {part}") for part in finding.found.splitlines() or [""]]
         made += [Line(f"    note: {note}", Kind.NOTE) for note in result.notes]
+        cure = "if there is one" if finding.verdict is Verdict.ABSENT else "cure"
         made += [
-            Line(f"    cure: {step}", Kind.COMMAND if step.startswith("$ ") else Kind.TEXT) for step in finding.cure
+            Line(f"    {cure}: {step}", Kind.COMMAND if step.startswith("$ ") else Kind.TEXT) for step in finding.cure
         ]
         for name in finding.rules:
             made.append(Line(f"    for good, with {name}:"))

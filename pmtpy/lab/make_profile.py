@@ -65,7 +65,11 @@ def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Aff
         if percent is not None:
             msg = "--repeatability is for a single recording; of several it is found from them: leave it out"
             raise CalibrationError(msg)
-        return _turning(_pooled(gains), _pooled(levels), at_w), f"found from {len(found)} recordings"
+        gain = _pooled(gains)
+        # Of few the spread may be small by chance: of two below an eighth of what it is in one pair of ten.
+        least = math.hypot(*(g.u for g in gains)) / len(gains), REPEATABILITY * gain.value / (len(gains) - 1)
+        gain = replace(gain, u=max(gain.u, math.hypot(*least)))
+        return _turning(gain, _pooled(levels), at_w), f"found from {len(found)} recordings"
     if percent is not None and not 0.0 <= percent < 100.0:
         msg = f"a repeatability of {percent:g} %: write a share in percent, for example 0.25"
         raise CalibrationError(msg)

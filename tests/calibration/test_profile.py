@@ -159,6 +159,13 @@ def gains(*values: float) -> list[dict[str, object]]:
     return [FOUND | {"channel": "gpu", "gradient": estimate(v, 0.00196)} for v in values]
 
 
+def test_two_recordings_that_agree_by_chance_are_no_surer_than_is_published() -> None:
+    alike = [FOUND | {"gradient": estimate(1.0, 1e-6), "noise_w": noise} for noise in (1.0, 1.1)]
+    line, _ = calibration_line(alike, None)
+    assert isinstance(line, Affine)
+    assert line.gain.u == pytest.approx(0.0025, rel=0.01)
+
+
 def test_several_recordings_tell_how_much_another_one_may_differ(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, *gains(0.944, 0.950, 0.956))
     assert isinstance(profile, Profile)
