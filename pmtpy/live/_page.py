@@ -41,7 +41,7 @@ from pmtpy.live._trigger import Condition, window
 from pmtpy.live._wording import HINT, selection_html, state, title, utc
 from pmtpy.live.desk import Desk
 from pmtpy.live.tracks import Track
-from pmtpy.plotting.decimate import Envelope, interrupted
+from pmtpy.plotting.decimate import Envelope, held, interrupted
 from pmtpy.plotting.page_style import control_sheet, dress_figure, ground_sheet
 from pmtpy.plotting.style import LIGHT, Theme
 
@@ -235,7 +235,10 @@ class Page:
         self._drawn = (start, stop, fresh)
         for panel in self._panels:
             for i, source in zip(panel.lines, panel.bands, strict=True):
-                source.data = _columns(self._gapped(panel.track, self._desk.draw(panel.track, i, start, stop, _SLICES)))
+                track = panel.track
+                drawn = self._desk.draw(track, i, start, stop, _SLICES)
+                drawn = held(drawn, track.lines[i].name, track.facts or {}) if track.lines[i].unit == "W" else drawn
+                source.data = _columns(self._gapped(track, drawn))
         for track, source, regions in self._marks:
             found = self._desk.marks(track, start, stop)[:_MOST_MARKS]
             paired_marks, single = paired(found)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.rows import Floats
+
+_MEANS = frozenset({EnergyMethod.COUNTER.value, EnergyMethod.MEAN.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,24 @@ def envelope(t: Floats, y: Floats, slices: int) -> Envelope:
         np.add.reduceat(y, first) / counts,
         np.maximum.reduceat(y, first),
     )
+
+
+def held(curve: Envelope, name: str, facts: Mapping[str, Any]) -> Envelope:
+    """Draw rows that are means since the row before (:func:`are_means`) as steps; slices stay as they are."""
+    if len(curve) < 2 or curve.mean is not curve.low or not are_means(name, facts):
+        return curve
+    values = np.repeat(curve.mean, 2)[1:]
+    return Envelope(np.repeat(curve.t, 2)[:-1], values, values, values)
+
+
+def are_means(name: str, facts: Mapping[str, Any]) -> bool:
+    """Whether each value of a power is the mean since the row before, and not that of an instant.
+
+    ``facts`` are a recording's metadata; a total is what its channels are, if they are alike.
+    """
+    channels = facts.get("channels", ())
+    rules = [c.get("rule") for c in channels if (c.get("in_total") if name == TOTAL else c["name"] == name)]
+    return bool(rules) and _MEANS.issuperset(rules)
 
 
 def interrupted(curve: Envelope, starts: Floats, ends: Floats) -> Envelope:

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pmtpy._extras import extra
-from pmtpy.core.channel import TOTAL, EnergyMethod
+from pmtpy.core.channel import TOTAL
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
 from pmtpy.plotting._smooth import smoothed
-from pmtpy.plotting.decimate import Envelope, interrupted, joined_spans, widened
+from pmtpy.plotting.decimate import Envelope, are_means, interrupted, joined_spans, widened
 from pmtpy.plotting.overview import Overview
 from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg", ".pdf")
 _WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
 _SLICES = 1600  # about two for each dot of the axis
-_MEANS = {EnergyMethod.COUNTER.value, EnergyMethod.MEAN.value}
 _MOST_LABELS = 14
 _MOST_MARKS = 200
 _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
@@ -185,7 +184,7 @@ def _line(label: str, shown: Overview, by: float, said: Mapping[str, Mapping[str
     parts = [c for c in said.values() if c.get("in_total")] if label == TOTAL else [said.get(label, {})]
     curve = shown.slices.curve(shown.columns.index(f"{label}_W"), _SLICES)
     curve = Envelope(curve.t + by, curve.low, curve.mean, curve.high)
-    means = bool(parts) and all(c.get("rule") in _MEANS for c in parts)
+    means = are_means(label, shown.facts.get("metadata") or {})
     gain_u, offset_u = (
         math.hypot(*(float(c.get(key) or 0.0) for c in parts)) if key == "offset_u" or len(parts) == 1
         else max((float(c.get(key) or 0.0) for c in parts), default=0.0)

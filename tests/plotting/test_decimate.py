@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.plotting.decimate import envelope, interrupted, joined_spans, widened
+from pmtpy.plotting.decimate import envelope, held, interrupted, joined_spans, widened
 
 _CURVES = st.lists(
     st.tuples(st.integers(0, 5), st.one_of(st.floats(-1e6, 1e6), st.just(np.nan))), min_size=1, max_size=200
@@ -83,3 +83,15 @@ def test_spans_too_short_to_see_are_widened_and_joined() -> None:
 def test_no_slices_at_all_are_refused() -> None:
     with pytest.raises(ValueError, match="0 slices"):
         envelope(np.arange(3.0), np.arange(3.0), 0)
+
+
+def test_rows_that_are_means_are_drawn_over_the_time_of_which_they_are_and_slices_are_not() -> None:
+    t, y = np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 3.0])
+    counter = {"name": "package0", "rule": "counter", "in_total": True}
+    facts = {"channels": [counter, {"name": "dram", "rule": "integrated", "in_total": False}]}
+    for name in ("package0", "total"):
+        steps = held(envelope(t, y, 10), name, facts)
+        assert steps.t.tolist() == [0.0, 0.0, 1.0, 1.0, 5.0]
+        assert steps.mean.tolist() == [1.0, 2.0, 2.0, 3.0, 3.0]
+    assert held(envelope(t, y, 10), "dram", facts).t.tolist() == t.tolist()
+    assert len(held(envelope(t, y, 2), "package0", facts)) == 2
