@@ -22,8 +22,7 @@ from pmtpy.core.rows import Floats
 
 MAX_WIDTH_PERIODS = 16.0  # periods: the widest window, and the slowest one-pole, that is looked for
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
-_LAGS = 1000  # ... unless that makes more of them than this
-_UPDATES = 1000  # as many show the shape of the loss; the fits that follow use all
+_LAGS = 1000  # ... unless that makes more of them than this; of readings as many show the shape of the loss
 _TAUS = 36
 _GROUPS = 24  # widths that are told apart
 _MIN_UNEXPLAINED = (
@@ -56,7 +55,7 @@ class Grid:
 
         ``t_s`` are the updates on the reference's clock, known to within ``lead_s`` either way.
         """
-        pick = np.linspace(0, len(t_s) - 1, min(len(t_s), _UPDATES)).astype(np.intp)
+        pick = np.linspace(0, len(t_s) - 1, min(len(t_s), _LAGS)).astype(np.intp)
         t, y = t_s[pick], watts[pick]
         first, last = ends(period_s, lead_s)
         step = max(period_s / _PER_PERIOD, (last - first + MAX_WIDTH_PERIODS * period_s) / _LAGS)

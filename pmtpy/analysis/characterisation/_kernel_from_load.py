@@ -16,7 +16,7 @@ import numpy as np
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import FEWEST_BLOCKS, fit_kernel, regular_period
 from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
-from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import EARLY_S
@@ -25,7 +25,7 @@ from pmtpy.errors import DeclinedError
 _PAUSE_S = 0.5  # a card that rests longer changes its clocks
 _DROPPED_S = 1.0  # of a run, as the publishers drop ...
 _MAX_DROPPED_SHARE = 0.25  # ... but no more of it than this share
-_REST_S, _MIN_REST_READINGS = 1.0, 5  # what is read so long before the load is its rest, if it is read so often
+_MIN_REST_READINGS = 5  # that show what a card reads at rest
 
 
 def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, str]:
@@ -88,7 +88,7 @@ def _run(load: LoadIntervals) -> tuple[float, float]:
 def _at_rest(updates: Updates, load: LoadIntervals) -> float | None:
     """Return what was read before the load began, if it was read often enough."""
     first = float(load.on_s[0])
-    before = updates.between(first - _REST_S, first).watts
+    before = updates.between(first - OFF_S, first).watts
     return float(np.median(before)) if len(before) >= _MIN_REST_READINGS else None
 
 

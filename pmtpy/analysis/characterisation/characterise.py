@@ -27,7 +27,7 @@ from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
-from pmtpy.analysis.signal.clock_fit import ClockFit, follow_clock, zone_shift
+from pmtpy.analysis.signal.clock_fit import MEETING_S, ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import coarse_shift
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate
 from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
@@ -36,7 +36,6 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_MEETING_S = 2.0  # clocks that both claim to be a host's wall clock are searched this far
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
 _MIN_LENGTH_S = 1.0
@@ -198,7 +197,7 @@ def _meter_on_host(
     tied = meter.absolute and (load is None or load.absolute)
     if tied:
         curve = curve.shifted(zone_shift(curve.start_s, curve.end_s, fixed))
-    reach = _MEETING_S if tied else None
+    reach = MEETING_S if tied else None
     if load is None:
         # Readings are means over about a period; finer than that they do not look like the meter.
         moved, clock = curve.shifted(coarse_shift(curve, fixed, usual_s=reach, step_s=updates.period_s)), None

@@ -47,7 +47,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
-_METER_MARGIN_S = 5.0  # of a meter beside the readings is kept: longer than the kernels that are looked for
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 _COMMON_PARAMETERS = 4  # parameters that each family has: offset, rate, gain, intercept
@@ -152,7 +151,8 @@ def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
     updates = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
     fine = meter.thinned(METER_GRAIN * updates.period_s)
     if len(updates):
-        fine = fine.between(float(updates.t_s[0]) - _METER_MARGIN_S, float(updates.t_s[-1]) + _METER_MARGIN_S)
+        margin_s = 4.0 * MAX_WIDTH_PERIODS * updates.period_s
+        fine = fine.between(float(updates.t_s[0]) - margin_s, float(updates.t_s[-1]) + margin_s)
     return updates, fine
 
 

@@ -19,14 +19,13 @@ from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, l
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
-from pmtpy.analysis.signal.clock_fit import RATE_SD
+from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD
 from pmtpy.analysis.signal.correlogram import correlogram, seen
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate, huber_weights
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-MEETING_S = 5.0  # on one clock no sensor is looked for further behind than this
 _FEWEST_CELLS = 16
 _CELLS = 4000  # the curves are compared as means of at most this many cells
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well

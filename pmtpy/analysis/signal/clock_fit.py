@@ -26,6 +26,7 @@ _EDGE_S = 0.05  # levels before and after a load edge are taken over at most thi
 _AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
 _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
 EDGE_DELAY_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
+MEETING_S = 5.0  # two clocks that should be one are looked for this far apart
 RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 RATE_GROWTH = 4.0  # how much further a rate found so far is trusted

@@ -24,7 +24,6 @@ STRAY = 3.0  # standard deviations beyond which one of many values counts less
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 NO_VALUE = "-"  # stands where there is no estimate
-_MOST_PLACES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,5 +224,5 @@ def written(e: Estimate | None, factor: float = 1.0) -> str:
     value, half = e.value * factor, e.half_width * factor
     if not half > 0.0:
         return f"{value:.6g}"
-    places = min(max(0, 1 - math.floor(math.log10(half))), _MOST_PLACES)
+    places = max(0, 1 - math.floor(math.log10(half)))
     return f"{value:.{places}f} +- {half:.{places}f}"

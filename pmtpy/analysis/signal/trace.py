@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.updates import MIN_UPDATES
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
@@ -19,7 +20,6 @@ from pmtpy.errors import DeclinedError
 _HELD_ENDS_S = 3600.0  # how far the ends of a curve are held: longer than any kernel
 OFF_S = 2.0  # a load is known to be off for at least this long before its first and after its last edge
 HOLE = 10.0  # usual intervals without a row, after which nothing is known of the time between (docs/file-formats.md)
-_MIN_INTERVALS = 10  # intervals: fewer do not show what is usual
 _REACHED = 0.01  # share of a kernel that lies where nothing is known, beyond which a reading tells nothing
 _KNOTS_PER_TAU = 32.0  # of a curve behind a one-pole, at the least: it is off by 1e-4 of a swing then
 _STATES = 4  # that a search comes back to: two values at hand, and a step from each
@@ -164,7 +164,7 @@ def stayed_out(rows_s: Floats, shown_s: float = 0.0) -> npt.NDArray[np.bool_]:
     A gap over which no more than one of values was missed that are each shown for ``shown_s`` is none.
     """
     gaps = np.diff(rows_s)
-    usual = float(np.median(gaps)) if len(gaps) >= _MIN_INTERVALS else math.inf
+    usual = float(np.median(gaps)) if len(gaps) >= MIN_UPDATES else math.inf
     return np.asarray(gaps > max(HOLE * usual, 2.0 * shown_s), np.bool_)
 
 
