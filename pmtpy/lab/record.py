@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pmtpy._extras import require
 from pmtpy.analysis.characterisation.registers import counted
 from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.energy.beside_meter import held_polls
@@ -101,7 +102,8 @@ class Recorder:
     """Records sensors while a load is made for them.
 
     All raise TargetError (no such target, channel or option), BackendUnavailableError (a sensor cannot be used, or
-    nothing here can make a load for it), and DeclinedError (the load began before the first reading).
+    nothing here can make a load for it, or scipy is missing, without which nothing is found), and DeclinedError (the
+    load began before the first reading).
     """
 
     seconds: float  # how long
@@ -136,6 +138,7 @@ class Recorder:
         The load of a virtual device begins with its world, before the sensors are open: where they take too long, all
         begin again in a world whose load waits for longer.
         """
+        require("scipy", "what a recording tells")  # said before the load is made, not after
         given = {canonical(target): options for target, options in targets.items()}
         for target, options in given.items():
             for key in OF_SENSORS.keys() & options.keys():

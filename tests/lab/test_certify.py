@@ -22,7 +22,7 @@ from pmtpy.cli import certify as verb
 from pmtpy.cli import main
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
-from pmtpy.errors import DeclinedError, TargetError
+from pmtpy.errors import DeclinedError, MissingPackageError, TargetError
 from pmtpy.lab._reference import Known, Reference, of_meter, of_world, opened
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
@@ -110,6 +110,12 @@ def test_a_load_of_its_own_and_plans_that_prove_nothing_are_refused() -> None:
         Plan(shares=(0.5, 0.5))
     with pytest.raises(TargetError, match="two trials"):
         Plan(trials=1)
+
+
+def test_a_package_that_is_missing_is_said_before_the_load_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingPackageError, match="scipy is not installed"):
+        certify("rapl:virtual", {}, Plan(), Rules(), progress=pytest.fail)
 
 
 def test_phases_differ_from_trial_to_trial_and_the_scheme_is_in_order() -> None:
