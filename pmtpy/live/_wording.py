@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
+from pmtpy.core.presentation import in_same_digits
 from pmtpy.live.lines import duration, watts
 from pmtpy.live.tracks import Selection, Track
 
@@ -50,14 +51,13 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
         reached = selection.seconds / seconds if seconds > 0 else math.nan
         for power in selection.powers:
             name = html.escape(f"{track.name} {power.name}")
-            cells = [
-                _or_dash(power.joules, "6g"),
-                _or_dash(power.uncertainty_joules, "2g"),
-                _or_dash(power.watts, "6g"),
-            ]
+            joules, u = in_same_digits(power.joules, power.uncertainty_joules)
+            mean_w, _ = in_same_digits(power.watts, power.uncertainty_joules / (seconds or math.nan))
             # Where the energy at one end is not known, nobody can tell how much of the stretch is.
             share = 100 * power.coverage * reached if math.isfinite(power.joules) else math.nan
-            cells += [watts(power.low), watts(power.high), _or_dash(share, "4g", " %"), str(selection.lost)]
+            known = ("not known" if text in {"nan", "inf", "?"} else text for text in (joules, u, mean_w))
+            covered = f"{share:.4g} %" if math.isfinite(share) else "not known"
+            cells = [*known, watts(power.low), watts(power.high), covered, str(selection.lost)]
             lines.append(
                 f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
             )
@@ -66,7 +66,3 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
         f"<p><b>{seconds:.9g} s</b> between the cursors; +- is one standard uncertainty</p>"
         f"<table cellpadding='4' style='text-align:right'>{head}{''.join(lines)}</table>{export}"
     )
-
-
-def _or_dash(value: float, digits: str, unit: str = "") -> str:
-    return f"{value:.{digits}}{unit}" if math.isfinite(value) else "not known"
