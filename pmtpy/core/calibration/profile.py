@@ -26,6 +26,8 @@ RECORDED = "recording"  # the backend of a profile for a device that was not her
 _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
 _ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
+_WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
+_MOST_S = 3600.0  # of each: the memory that an energy takes grows with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ class Profile:
             raise CalibrationError(msg)
         if not self.provenance:
             msg = f"{name}: it does not say where it came from (provenance)"
+            raise CalibrationError(msg)
+        if isinstance(self.curve, Affine) and not self.curve.gain.value > self.curve.gain.u:
+            msg = f"{name}: the gain must be positive, and known to be: {self.curve.gain}"
             raise CalibrationError(msg)
         with np.errstate(all="ignore"):  # absurd numbers overflow here, and are refused below
             rising = self.curve.true(np.linspace(self.low, self.high, _MONOTONE_POINTS))
@@ -165,6 +170,9 @@ def _response(facts: dict[str, object]) -> Response:
         if number.value < 0 and name != "delay_s":
             msg = f"{name} is negative: {number.value:g}"
             raise CalibrationError(msg)
+        if name in _WIDTHS and max(abs(number.value), number.u) > _MOST_S:
+            msg = f"{name} is {number.value:g} +- {number.u:g} s: no sensor follows the time of an hour"
+            raise CalibrationError(msg)
     return Response.stated(str(facts.get("family", "")), **known)
 
 
@@ -239,9 +247,6 @@ def _from_document(document: dict[str, object]) -> Profile:
 def _curve(model: str, parameters: dict[str, object]) -> CalibrationCurve:
     if model == "affine":
         gain, offset = _read_number(parameters, "gain"), _read_number(parameters, "offset")
-        if gain.value <= 0:
-            msg = f"the gain {gain.value:g} must be positive"
-            raise CalibrationError(msg)
         covariance = _real(parameters.get("covariance", 0.0), "covariance")
         if abs(covariance) > gain.u * offset.u * (1.0 + _ROUNDED):
             msg = f"a covariance of {covariance:g} is more than the uncertainties of gain and offset allow"

@@ -174,6 +174,8 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
         ({"parameters": {"gain": {"value": 1, "u": 0.1}, "offset": {"value": 0, "u": 1}, "covariance": 1}}, "allow"),
         ({"parameters": {"gain": {"value": True}, "offset": {"value": 0}}}, "finite number"),
         ({"behaviour": {"noise": {"value": -1, "u": 0}}}, "noise is negative"),
+        ({"behaviour": {"window_s": {"value": 1e6, "u": 0}}}, "follows the time of an hour"),
+        ({"parameters": {"gain": {"value": 1, "u": 1e308}, "offset": {"value": 0, "u": 0}}}, "known to be"),
         ({"device": {"model": "", "serial": "", "version": "", "virtual": math.nan}}, "virtual must be true or false"),
         ({"model": "polynomial", "parameters": {"coefficients": [0, 1, -0.01], "u": 0, "zero_u": 0}}, "does not rise"),
         ({"model": "polynomial", "parameters": {"coefficients": [0, 1]}}, "of a polynomial is missing"),
