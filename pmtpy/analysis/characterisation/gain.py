@@ -16,13 +16,12 @@ import numpy as np
 
 from pmtpy.analysis.characterisation.forward import METER_GRAIN, point_of, problem_of
 from pmtpy.analysis.characterisation.kernel import KernelFit
-from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, rounding_error
+from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, rounding_error, written
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_SPAN = 30.0  # the meter's power must range over this many times the residuals, or the gain is mostly noise
 _SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
 _BEND_SHARE = (
     0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
@@ -63,9 +62,16 @@ def line_of(points: Points) -> Transfer:
     Raises DeclinedError: too few points, or a power that hardly varies.
     """
     (gain, intercept), x, y = points.line, points.reference_w, points.shown_w
-    _refuse_few(x)
+    if len(x) < MIN_UPDATES:
+        msg = f"{len(x)} updates are too few for a gradient ({MIN_UPDATES} are needed)"
+        raise DeclinedError(msg)
+    if not gain.told:
+        msg = (
+            f"the power ranges over {float(np.ptp(x)):.3g} W only, which shows the gradient as {written(gain)}: it "
+            "needs a load with two distinct levels"
+        )
+        raise DeclinedError(msg)
     residuals = np.asarray(y - gain.value * x - intercept.value, np.float64)
-    _refuse_flat(x, residuals, gain.value)
     w = huber_weights(residuals)
     slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
     rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
@@ -78,20 +84,6 @@ def line_of(points: Points) -> Transfer:
         _explained(y, residuals, w),
         _note(bend),
     )
-
-
-def _refuse_few(x: Floats) -> None:
-    if len(x) < MIN_UPDATES:
-        msg = f"{len(x)} updates are too few for a gradient ({MIN_UPDATES} are needed)"
-        raise DeclinedError(msg)
-
-
-def _refuse_flat(x: Floats, residuals: Floats, gain: float) -> None:
-    span = float(np.quantile(x, 0.98) - np.quantile(x, 0.02))
-    noise = robust_sd(residuals) / math.sqrt(len(x))
-    if gain * span < max(_SPAN * noise, 1e-9) or span < 0.02 * abs(float(np.mean(x))):
-        msg = f"the power ranges over {span:.3g} W only: a gradient needs a load with two distinct levels"
-        raise DeclinedError(msg)
 
 
 def _explained(y: Floats, residuals: Floats, w: Floats) -> float:

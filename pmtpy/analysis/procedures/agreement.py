@@ -15,7 +15,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _LEAST_SCATTER = 1e-6  # of the powers: below it what is known beforehand would be lost in the digits
-_MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def agreement_of(sensor_w: Floats, reference_w: Floats, clocks: Clocks | None = 
     apart = (np.empty((len(x), 0)), np.empty(0), np.empty(0)) if clocks is None else clocks.nuisances(known)
     line = _fitted(x, y, apart, 1)
     slope, linear, quadratic, declined = line.coefficients[1], None, None, {}
-    if slope.half_width < _MAX_SLOPE_ERROR * slope.value:
+    if slope.told:
         linear, quadratic = line, _fitted(x, y, apart, 2)
     else:
         scatter = f"{np.std(x):.3g} W of one and {np.std(y):.3g} W of the other"

@@ -20,6 +20,7 @@ Z95 = 1.959964  # two-sided 95 % of the normal distribution
 # ... and of Student's t, for 1 to 10 degrees of freedom, as logarithms
 _STUDENT = np.log((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228))
 STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of values
+_MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 STRAY = 3.0  # standard deviations beyond which one of many values counts less
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
@@ -49,6 +50,11 @@ class Estimate:
     def sd(self) -> float:
         """Standard uncertainty, of an interval that is a normal distribution's."""
         return self.half_width / Z95
+
+    @property
+    def told(self) -> bool:
+        """Whether a slope is known at all: constant values now and then show one that is not there."""
+        return self.half_width < _MAX_SLOPE_ERROR * self.value
 
     def moved(self, by: float) -> Estimate:
         """Return the estimate from another origin."""

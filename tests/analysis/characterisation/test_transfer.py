@@ -33,8 +33,9 @@ def test_a_curved_sensor_is_noted_and_a_straight_one_is_not() -> None:
 
 def test_constant_power_and_few_updates_are_declined() -> None:
     rng = np.random.default_rng(1)
+    unsure = Estimate.normal(0.2, 0.1), Estimate.normal(75.0, 10.0)
     with pytest.raises(DeclinedError, match="two distinct levels"):
-        line_of(Points(np.arange(100.0), rng.normal(100.0, 0.3, 100), rng.normal(95.0, 0.3, 100), line(0.95, 0.0)))
+        line_of(Points(np.arange(100.0), rng.normal(100.0, 0.3, 100), rng.normal(95.0, 0.3, 100), unsure))
     with pytest.raises(DeclinedError, match="too few"):
         line_of(Points(np.arange(5.0), np.arange(5.0), np.arange(5.0), line(1.0, 0.0)))
 
