@@ -63,7 +63,7 @@ def together(sensor: pd.DataFrame, reference: pd.DataFrame, columns: tuple[str, 
     lag = found.lag_s
     if lag.contains(0.0):
         return Together((sensor, reference), (f"{both}; they agree within {1e3 * lag.half_width:.3g} ms",), lag)
-    rate = found.rate.value if found.rate is not None else 0.0
+    rate = found.rate.value
     # Its powers stay those of its own seconds: what it counted in them is in fewer or more of the reference's.
     energies = {name: sensor[name] / (1.0 + rate) for name in (f"{columns[0][:-1]}J",) if name in sensor}
     moved = sensor.assign(**{times: found.on_reference(sensor[times].to_numpy(np.float64))}, **energies)

@@ -175,7 +175,7 @@ def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace
     """Return the meter's curve where it is: its clock is that of the readings."""
     curve = _long_enough(meter)
     middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
-    return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle, 0), curve
+    return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle), curve
 
 
 def _long_enough(meter: Series) -> PowerTrace:
@@ -302,7 +302,7 @@ def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, 
         why = "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
         found.declined |= dict.fromkeys(("kernel.offset_ms", "kernel.lag_ms"), why)
         return None
-    return fit.best.offset_s.widened(clock.offset_s.half_width) if metered and clock else fit.best.offset_s
+    return fit.best.offset_s.widened(clock.lag_s.half_width) if metered and clock else fit.best.offset_s
 
 
 def _transfer(

@@ -21,6 +21,7 @@ from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_se
 from pmtpy.analysis.comparison.align import Alignment, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.procedures.updates import updates_of
+from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import POLLED, Updates, stamp_step, tidy
@@ -172,7 +173,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
-        alignment = _by_kernel(found, fit, stamp)
+        alignment = _by_kernel(found, fit, stamp, one_clock=one_clock)
         points = points_of(updates, base.shape, fit, found.middle_s)
     transfer = p.attempt("gain", lambda: line_of(points))
     line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
@@ -225,14 +226,14 @@ def _units(gain: float) -> str:
     return f"it shows about {times} what the reference shows: one of them is not in watts but, say, in milliwatts"
 
 
-def _by_kernel(found: Alignment, fit: KernelFit, stamp: float) -> Alignment:
+def _by_kernel(found: Alignment, fit: KernelFit, stamp: float, *, one_clock: bool) -> Alignment:
     """Return the alignment with lag and rate as the kernel's fit has them, which knows the shape of the response."""
     seen, rate = fit.best.lag_s, fit.best.rate
     lag = seen.moved(found.lag_s.value).widened(stamp)
-    return replace(found, lag_s=lag, rate=rate.turned() if rate is not None and found.rate is not None else None)
+    return replace(found, lag_s=lag, rate=found.rate if one_clock or rate is None else rate.turned())
 
 
-def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> Alignment:
+def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> ClockFit:
     """Return how the clocks stand to each other: the lag less the age of what a reading averages.
 
     What remains of the sensor's own lag is the age of its kernel's end, a few milliseconds on recorded cards. Where the

@@ -19,7 +19,7 @@ from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, l
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.characterisation.model_selection import Fit
-from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD
+from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
 from pmtpy.analysis.signal.correlogram import correlogram, seen
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate, huber_weights
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -52,17 +52,11 @@ class _Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class Alignment:
-    """How a curve stands to a reference in time: ``t = r + lag + rate (r - middle)`` for what the reference shows at r.
+class Alignment(ClockFit):
+    """How a curve stands to a reference in time: its lag is its clock's offset and its sensor's mean age together.
 
     Attributes
     ----------
-    lag_s : Estimate
-        How far the curve runs behind, at the middle: its clock's offset and its sensor's mean age together.
-    rate : Estimate or None
-        How much faster its clock runs, relative; None where the clocks are one.
-    middle_s : float
-        Middle of what both recorded, on the reference's clock.
     width_s : Estimate
         Over how much more time the curve averages than the reference; negative: over how much less.
     r2 : float
@@ -75,9 +69,6 @@ class Alignment:
         Lags that differ by whole multiples of this fit alike; infinite where only one fits.
     """
 
-    lag_s: Estimate
-    rate: Estimate | None
-    middle_s: float
     width_s: Estimate
     r2: float
     points: Points
@@ -92,21 +83,6 @@ class Alignment:
         lag, period = self.lag_s, self.repeats_s
         below, above = (period * max(0, math.floor((MEETING_S + x) / period)) for x in (lag.value, -lag.value))
         return Estimate(lag.value, lag.low - below, lag.high + above)
-
-    def off_by(self, r_s: float) -> float:
-        """Return the 95 % half-width of the lag at an instant of the reference's clock."""
-        rate = self.rate.half_width if self.rate is not None else 0.0
-        return math.hypot(self.lag_s.half_width, rate * (r_s - self.middle_s))
-
-    def on_reference(self, t_s: Floats) -> Floats:
-        """Return instants of the curve's clock on that of the reference, so that the two curves lie upon each other."""
-        rate = self.rate.value if self.rate is not None else 0.0
-        return np.asarray(self.middle_s + (t_s - self.middle_s - self.lag_s.value) / (1.0 + rate), np.float64)
-
-    def on_own(self, r_s: Floats) -> Floats:
-        """Return instants of the reference's clock on that of the curve: the inverse of :meth:`on_reference`."""
-        rate = self.rate.value if self.rate is not None else 0.0
-        return np.asarray(r_s + self.lag_s.value + rate * (r_s - self.middle_s), np.float64)
 
 
 def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False) -> Alignment:
@@ -144,8 +120,8 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     shape, sign = laid.shape, -1.0 if laid is back else 1.0
     if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
         raise AssertionError(shape)
-    rate = None if one_clock else shape.rate if laid is back else shape.rate.turned()
-    if rate is not None and abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
+    rate = Estimate(0.0, 0.0, 0.0) if one_clock else shape.rate if laid is back else shape.rate.turned()
+    if abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
         msg = (
             f"the curves lie upon each other only if one clock ran {abs(rate.value):.2%} faster than the other, and two"
             f" clocks differ by {_RATE_DEVIATIONS * RATE_SD:.1%} at most: the load changes too slowly, or is not the"

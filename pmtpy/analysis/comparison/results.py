@@ -17,6 +17,7 @@ from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.align import Alignment
+from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate, as_json, written
 from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
@@ -138,7 +139,7 @@ class Compared:
         In time, as far as the shapes of the curves tell.
     lag_s : Estimate or None
         How far it runs behind the reference: by the kernel where that is known, else by the alignment.
-    clock : Alignment or None
+    clock : ClockFit or None
         How its clock stands to the reference's: the alignment less the mean age of what the kernel averages, where that
         is known. None: the clocks are one, or nothing is known.
     transfer : Transfer or None
@@ -161,7 +162,7 @@ class Compared:
     kernel: KernelFit | None = None
     alignment: Alignment | None = None
     lag_s: Estimate | None = None
-    clock: Alignment | None = None
+    clock: ClockFit | None = None
     transfer: Transfer | None = None
     residual_t_s: Floats = field(default_factory=lambda: np.empty(0))
     residual_w: Floats = field(default_factory=lambda: np.empty(0))

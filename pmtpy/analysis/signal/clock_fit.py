@@ -35,18 +35,29 @@ _GRAIN_S = 2e-3
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """How a meter's clock stands to the host's: ``meter = host + offset + rate (host - middle)``."""
+    """How one clock stands to a reference's: ``own = r + lag + rate (r - middle)``."""
 
-    # At the middle of the load's edges. Its interval holds what lies between a stamp and the power that follows it.
-    offset_s: Estimate
-    rate: Estimate  # relative; of a single edge what is known of clocks
-    middle_s: float  # on the host's clock
-    edges: int  # number of edges used
+    lag_s: Estimate  # at the middle; of a meter laid on stamps its interval holds what lies between these and the power
+    rate: Estimate  # how much faster it runs, relative; of a single edge what is known of clocks
+    middle_s: float  # on the reference's clock
+
+    def off_by(self, r_s: float) -> float:
+        """Return the 95 % half-width of the lag at an instant of the reference's clock."""
+        return math.hypot(self.lag_s.half_width, self.rate.half_width * (r_s - self.middle_s))
+
+    def on_reference(self, t_s: Floats) -> Floats:
+        """Return instants of the own clock on that of the reference, so that two curves lie upon each other."""
+        at = self.middle_s + (t_s - self.middle_s - self.lag_s.value) / (1.0 + self.rate.value)
+        return np.asarray(at, np.float64)
+
+    def on_own(self, r_s: Floats) -> Floats:
+        """Return instants of the reference's clock on the own one: the inverse of :meth:`on_reference`."""
+        return np.asarray(r_s + self.lag_s.value + self.rate.value * (r_s - self.middle_s), np.float64)
 
     def on_host(self, meter: PowerTrace) -> PowerTrace:
-        """Return the meter's curve on the host's clock; power is kept, so energy follows the time."""
+        """Return a meter's curve on the reference's clock; power is kept, so energy follows the time."""
         kept = 1.0 / (1.0 + self.rate.value)
-        return meter.shifted(-kept * self.offset_s.value, kept - 1.0, self.middle_s)
+        return meter.shifted(-kept * self.lag_s.value, kept - 1.0, self.middle_s)
 
 
 def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:
@@ -112,7 +123,7 @@ def fit_clock(
     offset, rate = (
         Estimate.normal(float(v), float(e)) for v, e in zip(fit, sd * np.sqrt(np.diag(inverse)), strict=True)
     )
-    return ClockFit(offset.widened(EDGE_DELAY_S), rate, middle, len(t))
+    return ClockFit(offset.widened(EDGE_DELAY_S), rate, middle)
 
 
 def follow_clock(

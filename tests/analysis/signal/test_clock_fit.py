@@ -17,7 +17,7 @@ def test_a_meters_offset_and_rate_are_found_from_many_edges() -> None:
     bench = square_bench(0.25)
     clock = fit_clock(bench.meter(shift_s=0.013, rate=0.0009), bench.edges_s[::2], bench.edges_s[1::2])
     assert clock.rate.value == pytest.approx(0.0009, abs=2e-5)
-    assert clock.offset_s.value == pytest.approx(0.013, abs=3e-4)  # the samples are 0.2 ms apart
+    assert clock.lag_s.value == pytest.approx(0.013, abs=3e-4)  # the samples are 0.2 ms apart
     back = clock.on_host(bench.meter(shift_s=0.013, rate=0.0009, noise_w=0.0))
     start, end = float(bench.edges_s[0]), float(bench.edges_s[-1])
     truth = float(bench.load.joules(np.array([end]))[0] - bench.load.joules(np.array([start]))[0])
@@ -28,7 +28,7 @@ def test_a_single_edge_gives_an_offset_and_of_the_rate_what_is_known_of_clocks()
     bench = Bench(np.array([2.0, 8.0]), 10.0)
     clock = fit_clock(bench.meter(shift_s=-0.004), bench.edges_s[::2], bench.edges_s[1::2])
     assert (clock.rate.value, clock.rate.sd) == pytest.approx((0.0, RATE_SD))
-    assert clock.offset_s.contains(-0.004)
+    assert clock.lag_s.contains(-0.004)
 
 
 def test_a_meter_that_shows_no_edge_is_declined() -> None:
