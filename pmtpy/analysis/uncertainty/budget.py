@@ -28,11 +28,8 @@ from pmtpy.core.response import Response
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 _BOUND = math.sqrt(3.0)  # the same for a half-width
 _IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a gap that is bridged by its mean
-# Errors of a counter's edge between rows, in squares of the time between them and of the alternating part of the power:
-# of a load faster than the rows, whose running sum at their ends is random (docs/uncertainty.md, "Edges").
-_ALTERNATING_SQUARE = 5.0 / 12.0
-# The same of a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5 periods
-# within the window to within a factor of two.
+# Errors of an edge in a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5
+# periods within the window to within a factor of two.
 _BEND_VARIANCE = 0.09
 _MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval that is short beside the window
 # A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
@@ -41,11 +38,10 @@ _CUT_OFF = 1.5
 # Of a counter that was read in between two of its moves nothing tells the power at that moment but its mean, which
 # loads that work in bursts are off by so much, root mean square (docs/uncertainty.md, "Edges").
 _BURSTS = 0.66
-# Of a power that is averaged over a window nothing tells where in the window it was used: on and off for equal times,
-# with periods from a tenth of the window to all of it (even in the logarithm), it is off an even power by so much.
-# Readings that do not move at all show that it does not: such a load beats with the windows, and its beats are a few
-# times smaller than that.
-_HIDDEN, _BEATS = 0.067, 3.0
+# Of a power that is averaged over a window, or counted between two moves, nothing tells where in that time it was used:
+# on and off for equal times, with periods from a tenth of it to all (even in the logarithm), it is off by so much.
+# Readings that stand still are no evidence against such a load: the time may hold a whole number of its periods.
+_HIDDEN = 0.067
 # What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
 # was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
@@ -249,11 +245,8 @@ class _Judge:
             return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         curved = _BEND_VARIANCE * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
-        own_s = (
-            self.window_s if self.window_s <= WIDE_WINDOW_RATIO * sample else 0.0
-        )  # what a wide one hides, its bends tell
-        hidden = (min(_HIDDEN * self.mean_w, _BEATS * math.sqrt(self._beyond_noise())) * own_s) ** 2
-        squares = 2.0 * (curved + hidden)  # what lies between the windows is in "sampling"
+        own_s = 0.0 if self._wide() else self.window_s  # of a wide one its bends tell
+        squares = 2.0 * (curved + self._hidden(own_s))  # what lies between the windows is in "sampling"
         smeared = 0.0
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - 4.0 * self.noise_w)  # four deviations are noise alone
@@ -261,14 +254,21 @@ class _Judge:
             smeared += swing * window / 8.0 / _BOUND  # of a region that is the work itself, out of it at both ends
         return math.hypot(math.sqrt(squares), smeared)
 
+    def _hidden(self, mean_s: float) -> float:
+        """Square of what a load may be ahead of its mean within a time of which the mean alone is known."""
+        return (_HIDDEN * self.mean_w * mean_s) ** 2
+
+    def _wide(self) -> bool:
+        """Whether a window spreads an instant over several readings."""
+        return self.window_s > WIDE_WINDOW_RATIO * self.sample_s
+
     def _counted(self, edge: Edge) -> float:
         """Square of what one end of a counter's interval may be off; what was shown there is up to a refresh old.
 
         An age that is uniform up to ``T`` has the variance ``T^2/12`` and the mean square ``T^2/3``: the one for the
         power that is known, the other for what the power at that moment is off it.
         """
-        bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2
-        bridged += _ALTERNATING_SQUARE * (self.seen.alternating_watts * edge.gap_s) ** 2
+        bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2 + self._hidden(edge.gap_s)
         power = max(edge.watts, self.mean_w)
         return bridged + (power * edge.old_s) ** 2 * (1.0 / 12.0 + _BURSTS**2 / 3.0)
 
@@ -409,7 +409,7 @@ class _Judge:
         """Say what the energy may be if the load repeats in step with the readings, where that says more."""
         name, seen, span = self.channel.name, self.seen, span_s(self.channel)
         part_time = self.covers < FULL_COVERAGE
-        if not self.power or not self.sample_s or (self.mean and not part_time and not self.window_s):
+        if not self.power or not self.sample_s or not (part_time or self._wide()):  # of others "edges" has it
             return []
         sees = f"this sensor sees {self.covers:.0%} of the time; " if part_time else ""
         far = ""

@@ -306,7 +306,8 @@ class _Together:
             if inner:
                 shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
             return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
-        old = aged if not on_row and self.moves.clean(beside, gap) else self.oldest
+        # Beyond the newest row the power of the last move was taken to go on: that is "ahead", and no age.
+        old = aged if not on_row and self.moves.clean(beside, gap if inner else 0.0) else self.oldest
         if on_row:
             old = max(old, self.moves.age_s(at, after))
         # The last move before a rest is of a part of the time since the row before it; the one before is whole.

@@ -13,7 +13,7 @@ from pmtpy.analysis.uncertainty.interval import IntervalStatistics
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.response import Response
 
-WATTS = 100.0
+WATTS, RNG = 100.0, np.random.default_rng(1)
 
 
 def true_joules(period_s: float, duty: float, begin_s: float, end_s: float) -> float:
@@ -42,15 +42,30 @@ def test_a_window_of_whole_periods_shows_the_mean_and_the_interval_in_step_holds
     assert worst > 0.8 * (1.0 - duty) / periods  # and no wider than loads in step are off
 
 
-def test_readings_that_stand_still_tell_nothing_of_a_load_in_step_and_this_is_said() -> None:
-    meter = Channel("power1", Quantity.POWER, resolution=0.0, refresh_s=0.035, window_s=0.035)
-    still = IntervalStatistics(1.0, WATTS, 28, range_watts=(WATTS, WATTS))
+def test_readings_that_stand_still_tell_nothing_of_a_load_in_step_and_this_is_stated() -> None:
+    """Of windows that see all the time it is part of the uncertainty, and no steady load is warned of."""
+    meter, rng, held = Channel("power1", Quantity.POWER, resolution=0.0, refresh_s=0.035, window_s=0.035), RNG, []
+    for _ in range(2000):
+        period_s, duty, seconds = 0.035 / rng.integers(1, 5), rng.uniform(0.1, 0.9), rng.uniform(0.2, 1.0)
+        rest_w, more_w, begin_s = rng.uniform(20.0, 80.0), rng.uniform(20.0, 350.0), rng.uniform(0.0, 1.0)
+        mean_w = rest_w + duty * more_w  # all readings are that
+        swung = (true_joules(period_s, duty, begin_s, begin_s + seconds) / WATTS - seconds) * duty * more_w
+        still = IntervalStatistics(seconds, mean_w * seconds, round(seconds / 0.035), sample_s=0.035)
+        judged = uncertainty_budget(meter, still._replace(range_watts=(mean_w, mean_w)))
+        assert not judged.warnings
+        held.append(abs(swung) <= 2.0 * judged.uncertainty_joules)
+    assert 0.95 < np.mean(held) < 1.0
+
+
+def test_of_a_window_of_several_readings_it_is_said() -> None:
+    meter = Channel("power1", Quantity.POWER, resolution=0.0, refresh_s=0.035, window_s=0.14)
+    still = IntervalStatistics(1.0, WATTS, 28, sample_s=0.035, range_watts=(WATTS, WATTS))
     (why,) = uncertainty_budget(meter, still).warnings
     assert "can alias unnoticed" in why
     low, high = map(float, re.findall(r"anything from (\S+) to (\S+) J", why)[0])
-    assert (low, high) == (96.5, 103.5)
-    assert not uncertainty_budget(meter, still._replace(seconds=10.0, joules=10.0 * WATTS)).warnings  # 0.35 %
-    wide = meter.with_uncertainty(gain_u=0.05, offset_u=0.0, noise=0.0, resolution=0.0)
+    assert (low, high) == (86.0, 114.0)
+    assert not uncertainty_budget(meter, still._replace(seconds=40.0, joules=40.0 * WATTS)).warnings  # 0.35 %
+    wide = meter.with_uncertainty(gain_u=0.1, offset_u=0.0, noise=0.0, resolution=0.0)
     assert not uncertainty_budget(wide, still).warnings  # its interval holds that
 
 

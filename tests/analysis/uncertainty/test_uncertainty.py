@@ -29,16 +29,19 @@ def part(channel: Channel, statistics: IntervalStatistics, name: str) -> float:
     return dict(uncertainty_budget(channel, statistics).components).get(name, 0.0)
 
 
-def test_a_steady_load_on_a_perfect_sensor_is_certain() -> None:
+def test_a_steady_load_on_a_perfect_sensor_is_as_certain_as_what_a_window_hides_at_the_ends() -> None:
     judged = uncertainty_budget(POWER, QUIET._replace(seconds=1000.0, joules=1e5))
-    assert (judged.uncertainty_joules, judged.components, judged.warnings) == (0.0, (), ())
+    assert dict(judged.components) == pytest.approx({"edges": math.sqrt(2.0) * 0.067 * 100.0 * 0.1})
+    assert not judged.warnings
+    momentary = uncertainty_budget(POWER.timed(window_s=0.0), QUIET._replace(seconds=1000.0, joules=1e5))
+    assert "edges" not in dict(momentary.components)
 
 
 def test_a_wrong_gain_scales_with_the_energy_and_a_wrong_zero_with_the_time() -> None:
     channel = replace(POWER, gain_u=0.01, offset_u=0.5)
     judged = uncertainty_budget(channel, QUIET)
-    assert judged.components == (("gain", 10.0), ("offset", 5.0))
-    assert judged.uncertainty_joules == pytest.approx(math.hypot(10.0, 5.0))
+    assert judged.components[:2] == (("gain", 10.0), ("offset", 5.0))
+    assert judged.uncertainty_joules == pytest.approx(math.hypot(10.0, 5.0, part(channel, QUIET, "edges")))
 
 
 def test_a_wrong_zero_cancels_in_a_counter() -> None:
@@ -199,8 +202,9 @@ def test_rows_whose_common_time_is_uncertain_say_what_a_shift_would_cost() -> No
 
 def test_an_interpolated_edge_is_as_uncertain_as_the_power_changes_there() -> None:
     joined = replace(POWER, method=EnergyMethod.MEAN)
-    assert part(joined, QUIET._replace(start=Edge(0.0, 200.0, 0.1)), "edges") == pytest.approx(20 / math.sqrt(30))
-    assert part(joined, QUIET._replace(start=Edge(0.0, 0.0, 0.1)), "edges") == 0.0
+    hidden = part(joined, QUIET, "edges")
+    stepped = part(joined, QUIET._replace(start=Edge(0.0, 200.0, 0.1)), "edges")
+    assert stepped == pytest.approx(math.hypot(hidden, 20 / math.sqrt(30)))
 
 
 def test_lag_counts_only_if_the_power_differs_between_the_ends() -> None:
