@@ -95,15 +95,16 @@ class StampedLoad:
         telling = len(inside) >= _MIN_TELLING - 1 and float(np.median(inside)) > _TELLING_S
         return cls(half, (load, even), response, t_s, region, mean, sd, _unknown(load, response, t_s), off2, telling)
 
-    def start(self, power: Floats, late_s: float) -> tuple[Floats, Floats]:
+    def start(self, power: Floats, early_s: float, late_s: float) -> tuple[Floats, Floats]:
         """Return unknowns to begin with, and their mean squares about what was expected."""
         at = self.mean.copy()
-        at[0], at[2] = float(np.ptp(power)), late_s
+        at[:3] = float(np.ptp(power)), at[1] + early_s, late_s
         return at, self.sd**2 + (at - self.mean) ** 2
 
     def late(self, found: Posterior) -> bool:
         """Whether the readings contradict that the stamps are no later than usual."""
-        return self.telling and abs(float(found.unknowns[2])) > _UNUSUAL_SD * float(self.sd[2])
+        off = np.abs(found.unknowns[1:3] - self.mean[1:3])
+        return self.telling and bool(np.any(off > _UNUSUAL_SD * self.sd[1:3]))
 
     def about(self, at: Floats, square: Floats) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``.
@@ -113,7 +114,7 @@ class StampedLoad:
         rise2 = float(square[0])
         sd = self.sd.copy()
         if self.telling:
-            sd[2] = math.sqrt((_STAMP_TAIL * sd[2] ** 2 + max(square[2], sd[2] ** 2)) / (_STAMP_TAIL + 1.0))
+            sd[1:3] = np.sqrt((_STAMP_TAIL * sd[1:3] ** 2 + np.fmax(square[1:3], sd[1:3] ** 2)) / (_STAMP_TAIL + 1.0))
         step_s, early = float(_DERIVATIVE_STEPS[0]), float(at[1])
         rise, late, wide, other, own, by_turn, slow = (*(float(a) for a in at[[0, 2, 3, 4, 5, 6]]), at[7:])
         # Readings may be late by as much as is usual; by what is more than that the stamps are.

@@ -139,7 +139,7 @@ def region_energy(
         stamped = StampedLoad.beforehand(load, response, t, seen, region)
         found = _informed(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
         if stamped.late(found):
-            notes = (*notes, _off_the_stamps(float(found.unknowns[2])))
+            notes = (*notes, _off_the_stamps(*(float(x) for x in found.unknowns[1:3])))
         energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
@@ -220,17 +220,21 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
 
 def _informed(readings: Readings, load: StampedLoad) -> Posterior:
     """Explain readings by a stamped load and a rest; from another start too where its stamps may be off by more."""
-    found, pace = _informed_from(readings, load, 0.0)
+    found, pace = _informed_from(readings, load, (0.0, 0.0))
     if not load.telling:
         return found
-    starts = [0.0, *(sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0))]
-    odds = [readings.solve(pace, load.about(*load.start(readings.y, by)), judged=True).evidence for by in starts]
-    best = int(np.argmax(odds))
-    return max([found, _informed_from(readings, load, starts[best])[0]], key=lambda f: f.evidence) if best else found
+
+    def odds(start: tuple[float, float]) -> float:
+        return readings.solve(pace, load.about(*load.start(readings.y, *start)), judged=True).evidence
+
+    steps = [sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0)]
+    late = max([(0.0, 0.0), *((0.0, by) for by in steps)], key=odds)
+    best = max([late, *((by, late[1]) for by in steps), *((by, late[1] + by) for by in steps)], key=odds)
+    return max([found, _informed_from(readings, load, best)[0]], key=lambda f: f.evidence) if any(best) else found
 
 
-def _informed_from(readings: Readings, load: StampedLoad, late_s: float) -> tuple[Posterior, Pace]:
-    at, square = load.start(readings.y, late_s)
+def _informed_from(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> tuple[Posterior, Pace]:
+    at, square = load.start(readings.y, *start)
     pace = readings.first()
     for _ in range(_ROUNDS):
         found = readings.solve(pace, load.about(at, square))
@@ -240,11 +244,14 @@ def _informed_from(readings: Readings, load: StampedLoad, late_s: float) -> tupl
     return readings.solve(pace, load.about(at, square), judged=True), pace
 
 
-def _off_the_stamps(late_s: float) -> str:
-    way = "late" if late_s < 0.0 else "early"
+def _off_the_stamps(early_s: float, late_s: float) -> str:
+    said = [
+        f"{what} {1e3 * abs(by):.2g} ms {'early' if by > 0.0 else 'late'}"
+        for what, by in (("begins", late_s), ("ends", late_s - early_s))
+    ]
     return (
-        f"the readings follow the load best if its stamps are {1e3 * abs(late_s):.2g} ms {way}, and are corrected for "
-        "that: were they taken when the work had ended, and by the same clock?"
+        f"the readings follow the load best if its stamps are off, {' and '.join(said)}, and are corrected for that: "
+        "were they taken when the work had ended, and by the same clock?"
     )
 
 

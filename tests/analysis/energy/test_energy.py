@@ -251,8 +251,8 @@ def test_a_pause_of_the_load_around_a_region_does_no_harm() -> None:
     assert found.low <= between(load, 4.5, 5.5) <= found.high
 
 
-@pytest.mark.parametrize("late_s", [0.0, 0.01, 0.05])
-def test_stamps_that_are_all_late_are_found_to_be(late_s: float) -> None:
+@pytest.mark.parametrize(("late_s", "early_s"), [(0.0, 0.0), (0.01, 0.0), (0.05, 0.0), (0.0, -0.04), (-0.02, -0.02)])
+def test_stamps_that_are_all_late_are_found_to_be(late_s: float, early_s: float) -> None:
     # Work that was launched and not waited for, or another host's clock: by ten and fifty times what is usual.
     held, off = [], []
     for seed in range(6):
@@ -260,13 +260,14 @@ def test_stamps_that_are_all_late_are_found_to_be(late_s: float) -> None:
         edges = 0.5 + np.cumsum(rng.exponential(0.25, 50) + 0.02)
         load = Table(np.append(0.0, edges), np.append(50.0, np.tile([230.0, 50.0], 25)))
         t, watts = shown(SensorModel(0.11, float(rng.uniform(0.0, 0.1)), window_s=0.046, noise_w=0.3), load, 0.6, 12.0)
-        stamps = LoadIntervals(edges[::2] + late_s, edges[1::2] + late_s)
+        on = edges[::2] + late_s
+        stamps = LoadIntervals(on, np.maximum(edges[1::2] + late_s + early_s, on))
         start = float(rng.uniform(3.0, 6.0))
         response = Response(0.11, 0.046, noise_w=0.3, lag_u=2e-4)
         found = region_energy(t, watts, response, start_s=start, end_s=start + 2.0, load=stamps)
         held.append(found.low <= between(load, start, start + 2.0) <= found.high)
         off.append(found.joules / between(load, start, start + 2.0) - 1.0)
-        assert ("stamps are" in " ".join(found.warnings)) == (late_s > 0.0)
+        assert ("stamps are off" in " ".join(found.warnings)) == (late_s != 0.0 or early_s != 0.0)
     assert np.mean(held) >= 0.8  # 0.54 of attacked ones, off by 3 to 12 %, where late stamps were taken as they are
     assert np.max(np.abs(off)) < 0.02
 
