@@ -150,6 +150,10 @@ SLOW = {
         "test_the_rtx_3090_averages_over_100_ms_and_shows_95_percent",
         "test_without_a_calibration_no_difference_is_called_significant",
     },
+    "analysis/energy/test_small_loads.py": {
+        "test_a_region_that_begins_in_a_block_and_one_of_a_tenth_of_a_second",
+        "test_three_kinds_in_turn_far_from_multiples_of_the_period",
+    },
     "analysis/energy/test_energy.py": {
         "test_03_s_of_a_slow_one_pole_are_known_to_1_percent",
         "test_a_fast_load_is_not_taken_for_noise_at_the_ends_of_an_inverted_region",
