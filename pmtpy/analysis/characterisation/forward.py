@@ -85,9 +85,8 @@ class Problem:
 
     def shown(self, point: Floats) -> npt.NDArray[np.bool_]:
         """Whether the kernel of a point sees nothing, at each reading, that the reference does not know."""
-        own = 0.0 if self.own_s is None else self.own_s
-        slow = float(point[2]) + float(point[3])
-        return self.reference.shows(self.at(point), np.asarray(own + float(point[1]) + 0.0 * self.t, np.float64), slow)
+        wide = float(point[1]) if self.own_s is None else np.asarray(self.own_s + float(point[1]), np.float64)
+        return self.reference.shows(self.at(point), wide, float(point[2]) + float(point[3]))
 
     def part(self, keep: slice[int, int, None] | npt.NDArray[np.bool_]) -> Problem:
         """Return the problem of some of the readings."""
