@@ -23,7 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _log = logging.getLogger("pmtpy")
-_MANY = 100_000  # calls, some 250 MB
+_MANY_CALLS = 100_000  # calls, some 250 MB
 
 
 class Measured:
@@ -41,9 +41,9 @@ class Measured:
     def done(self, finished: Region) -> None:
         """Keep the region of a call that has ended, and log what it cost."""
         self.measurements.append(finished)
-        if self._keep is None and len(self.measurements) == _MANY:
+        if self._keep is None and len(self.measurements) == _MANY_CALLS:
             why = "%s has %d measurements, which hold some 250 MB: measure(..., keep=N) keeps the last N"
-            _log.warning(why, self.name, _MANY)
+            _log.warning(why, self.name, _MANY_CALLS)
         if self._keep is not None and len(self.measurements) > self._keep:
             del self.measurements[: -self._keep or None]
         if _log.isEnabledFor(logging.INFO):

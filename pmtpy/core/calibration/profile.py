@@ -27,7 +27,7 @@ _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
 _ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
 _WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
-_MOST_S = 3600.0  # of each: the memory that an energy takes grows with it
+_MAX_WIDTH_S = 3600.0  # of each: the memory that an energy takes grows with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ def _response(facts: dict[str, object]) -> Response:
         if number.value < 0 and name != "delay_s":
             msg = f"{name} is negative: {number.value:g}"
             raise CalibrationError(msg)
-        if name in _WIDTHS and max(abs(number.value), number.u) > _MOST_S:
+        if name in _WIDTHS and max(abs(number.value), number.u) > _MAX_WIDTH_S:
             msg = f"{name} is {number.value:g} +- {number.u:g} s: no sensor follows the time of an hour"
             raise CalibrationError(msg)
     return Response.stated(str(facts.get("family", "")), **known)
