@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, student_95
+from pmtpy.analysis.signal.estimate import Estimate, counting, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
@@ -106,9 +106,7 @@ def fit_free(
     if gain <= 0.0 or freedom >= len(at_s) - 1.0:
         return None
     left = float(residuals @ residuals)
-    # Readings that err together count as few: by how much each is like the one before.
-    like = float(np.clip(residuals[1:] @ residuals[:-1] / max(left, 1e-300), 0.0, 0.95))
-    rest = (len(at_s) - freedom) * (1.0 - like) / (1.0 + like)
+    rest = (len(at_s) - freedom) * counting(np.asarray(residuals, np.float64))
     covariance = inverse * left / max(rest, 1.0)
     age = np.append((edges[1:] + edges[:-1]) / 2.0, 0.0)
     one = np.append(np.ones(cells), 0.0)

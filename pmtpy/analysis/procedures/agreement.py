@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
-from pmtpy.analysis.signal.estimate import Estimate, student_95, written
+from pmtpy.analysis.signal.estimate import Estimate, counting, student_95, written
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -134,9 +134,7 @@ def _fitted(x: Floats, y: Floats, apart: tuple[Floats, Floats, Floats], degree: 
     design, wanted = np.vstack((design, more)), np.concatenate((y, noise * sureness * expected))
     found = np.linalg.lstsq(design, wanted, rcond=None)[0]
     rest = (wanted - design @ found)[: len(x)]
-    # Neighbours that err alike, as by a sensor that drifts, count together as one.
-    alike = min(max(float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300), 0.0), 1.0 - 1.0 / len(x))
-    told = (1.0 - alike) / (1.0 + alike)
+    told = counting(rest)  # by a sensor that drifts, neighbours err alike
     covariance = np.linalg.pinv(design.T @ design, hermitian=True) * max(noise**2, float(rest @ rest) / freedom) / told
 
     def of_sensor(c: Floats) -> Floats:

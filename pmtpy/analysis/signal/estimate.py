@@ -148,6 +148,13 @@ def huber_weights(residuals: Floats, k: float = 1.345) -> Floats:
     return np.asarray(np.minimum(1.0, k * scale / np.maximum(np.abs(residuals), 1e-300)), np.float64)
 
 
+def counting(residuals: Floats) -> float:
+    """As how many each of ``residuals`` counts, one at the most: those that err like the one before count as few."""
+    like = float(residuals[1:] @ residuals[:-1]) / max(float(residuals @ residuals), 1e-300)
+    like = min(max(like, 0.0), 1.0 - 1.0 / len(residuals))
+    return (1.0 - like) / (1.0 + like)
+
+
 def rounding_error(values: Floats, residual_sd: float, step: float | None = None) -> float:
     """Standard error of a mean of rounded ``values`` that averaging does not remove; None: the ``step`` they show.
 
