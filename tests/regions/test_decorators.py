@@ -256,7 +256,7 @@ def test_as_many_measurements_are_kept_as_asked_for() -> None:
 def test_very_many_measurements_are_kept_and_what_they_hold_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(decorators, "_MANY", 3)
+    monkeypatch.setattr(decorators, "_MANY_CALLS", 3)
     clock, _, sensor = counter_sensor("constant:10")
 
     @pmt.measure(sensor)
