@@ -152,13 +152,15 @@ class Sensor:
         Raises
         ------
         FileFormatError
-            It is no such trace, or no device worked in it, or several did and ``device`` is not given.
+            It is no such trace, or no device worked in it, or several did and ``device`` is not given; or it is of
+            another time or clock, or lacks kernels that were launched.
         """
         self._acquisition.check()
         if trace is not None:
             from pmtpy.sensor._device_trace import stamped_by  # needs the readers of files
 
-            self._acquisition.loads.take(*stamped_by(trace, device, self._acquisition.clock))
+            made = self._acquisition
+            made.loads.take(*stamped_by(trace, device, made.clock, made.anchor.monotonic_ns))
         return self._acquisition.loads.own
 
     def reopen(self) -> None:

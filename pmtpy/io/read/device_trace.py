@@ -3,12 +3,15 @@
 Facts: Kineto, ``libkineto/src/output_json.cpp`` (schema version 1) and ``ActivityType.cpp``. Complete events (``ph`` X)
 of the categories kernel, gpu_memcpy and gpu_memset have ``ts`` and ``dur`` in microseconds, ``args.device`` as the
 program numbers its devices. ``ts`` counts from ``baseTimeNanoseconds``, which is Unix time (PyTorch 2.4 and newer),
-before that from 1970 itself. An event of the category Trace spans what was profiled.
+before that from 1970 itself. An event of the category Trace spans what was profiled. What was launched and what ran
+then have the same ``args.correlation``. Known faults: kernels with a time of zero (kineto 109), kernels before their
+launch (ROCm's clock; kineto 991, 1082), records that are dropped (pytorch 192021).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,11 +27,13 @@ if TYPE_CHECKING:
 
 KIND = "PyTorch trace"
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+_LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})  # also of HIP
 _COST = 20  # bytes of memory per byte of the text, once it is objects
 _FIRST_UNIX_US = 1e15  # 2001: times before are not those of a wall clock
 # Shorter rests are those between one kernel and the next. No sensor resolves them (the shortest window of any GPU's is
 # 10 ms), and the power with the kernels is the mean with them.
 _MIN_REST_NS = 1_000_000
+_MOST_MISSING = 0.01  # share of the kernels that were launched; as many as power is known to, by any sensor
 
 
 class DeviceWork(NamedTuple):
@@ -57,6 +62,9 @@ def work_of(document: Mapping[str, Any], device: int | None = None) -> DeviceWor
     whole = [e for e in (events if isinstance(events, list) else []) if isinstance(e, dict) and e.get("ph") == "X"]
     spans = [e for e in whole if e.get("cat") == "Trace"]
     work = [e for e in whole if e.get("cat") in _WORK]
+    launches = [e for e in whole if e.get("cat") in _LAUNCHES and "LaunchKernel" in str(e.get("name"))]
+    launched = {known: _us(e) for e in launches if (known := _correlation(e)) is not None}
+    ran = frozenset(map(_correlation, work))
     devices = sorted({_device(e) for e in work})
     if device is None and len(devices) > 1:
         msg = f"devices {', '.join(map(str, devices))} worked in it: say which is meant, sensor.load(trace, device=...)"
@@ -66,14 +74,50 @@ def work_of(document: Mapping[str, Any], device: int | None = None) -> DeviceWor
         which = "no device" if device is None else f"device {device}"
         msg = f"{which} worked in it; profile with ProfilerActivity.CUDA (also on ROCm), or take the device that worked"
         raise ValueError(msg)
+    _check_whole(launched, ran)
     base = document.get("baseTimeNanoseconds", 0)
     edges, span = _unix_ns(work, base), _unix_ns(spans, base)
+    _check_clock(work, edges, span, launched)
     edges = edges[np.argsort(edges[:, 0], kind="stable")]
     until = np.maximum.accumulate(edges[:, 1])
     new = np.flatnonzero(edges[1:, 0] - until[:-1] >= _MIN_REST_NS) + 1
     joined = np.stack([edges[np.append(0, new), 0], until[np.append(new - 1, len(edges) - 1)]], axis=1)
     both = np.concatenate([span, joined])
     return DeviceWork(joined.ravel(), int(both.min()), int(both.max()))
+
+
+def _check_clock(work: list[dict[str, Any]], edges: Ints, span: Ints, launched: Mapping[object, float]) -> None:
+    """Refuse a trace in which the device was on another clock than the program."""
+    if len(span) and not (span.min() - _MIN_REST_NS <= edges.min() and edges.max() <= span.max() + _MIN_REST_NS):
+        msg = "the device worked at times outside of what was profiled, by a clock that is not the host's"
+        raise ValueError(msg)
+    early_us = max([launched.get(_correlation(e), -math.inf) - _us(e) for e in work])
+    if 1e3 * early_us > _MIN_REST_NS:
+        msg = f"kernels begin up to {early_us / 1e3:.3g} ms before they were launched: the device's clock is off"
+        raise ValueError(msg)
+
+
+def _check_whole(launched: Mapping[object, float], ran: frozenset[object]) -> None:
+    """Refuse a trace that lacks what was launched: it would pass for rest."""
+    missing = len(launched.keys() - ran)
+    if missing > _MOST_MISSING * len(launched):
+        msg = (
+            f"of {len(launched)} kernels that were launched {missing} are not in it, which would pass for rest; "
+            "synchronise before the profile ends, and capture graphs before it begins"
+        )
+        raise ValueError(msg)
+
+
+def _correlation(event: Mapping[str, Any]) -> object:
+    """What a launch and its kernel have in common; None where nobody knows."""
+    args = event.get("args")
+    number = args.get("correlation") if isinstance(args, dict) else None
+    return number if isinstance(number, int) and number else None
+
+
+def _us(event: Mapping[str, Any]) -> float:
+    at = event.get("ts")
+    return float(at) if isinstance(at, int | float) else -math.inf
 
 
 def _device(event: Mapping[str, Any]) -> int:

@@ -46,6 +46,16 @@ def document(*events: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def launched(*times: tuple[float, float | None]) -> dict[str, Any]:
+    """Make a trace of kernels by when they were launched, and when they began, if they have a record."""
+    calls = [
+        {**event("cuda_runtime", at, 0.01, correlation=1 + i), "name": "cudaLaunchKernel"}
+        for i, (at, _) in enumerate(times)
+    ]
+    ran = [event("kernel", at, 1.0, correlation=1 + i) for i, (_, at) in enumerate(times) if at is not None]
+    return document(*calls, *ran)
+
+
 # Two streams that overlap, a rest as between two kernels, and a copy after a longer one.
 TWO_STREAMS = document(
     event("kernel", 30.2, 10.0),
@@ -102,11 +112,22 @@ def test_one_of_several_devices_must_be_named(tmp_path: Path) -> None:
         (document({**event("kernel", 1.0, 1.0), "ts": None}), "no numbers"),
         (document({**event("kernel", 1.0, 1.0), "dur": -1.0}), "no numbers"),
         ({**TWO_STREAMS, "traceEvents": None}, "no device worked in it"),
+        (document(event("kernel", 1.0, 1.0), {**event("kernel", 1.0, 0.0), "ts": 0}), "outside of what was profiled"),
+        (document(event("kernel", 101.0, 5.0)), "outside of what was profiled, by a clock that is not the host's"),
+        (launched((10.0, 7.5), (20.0, 20.2)), r"begin up to 2.5 ms before they were launched"),
+        (launched((10.0, 10.1), (20.0, None), (30.0, 30.1)), r"of 3 kernels that were launched 1 are not in it"),
     ],
 )
 def test_what_cannot_be_laid_beside_a_sensor_is_refused(tmp_path: Path, trace: object, why: str) -> None:
     with pytest.raises(FileFormatError, match=why):
         read_work(write(tmp_path, trace))
+
+
+def test_kernels_behind_their_launches_are_taken_whichever_device_ran_them(tmp_path: Path) -> None:
+    trace = launched((10.0, 10.1), (20.0, 40.0), (20.5, 19.9))  # within what clocks are compared to
+    trace["traceEvents"][-2]["args"]["device"] = 1
+    assert ms(read_work(write(tmp_path, trace), 0).edges_ns) == pytest.approx([10.1, 11.1, 19.9, 20.9])
+    assert ms(read_work(write(tmp_path, trace), 1).edges_ns) == pytest.approx([40.0, 41.0])
 
 
 def test_a_trace_that_was_cut_off_is_refused(tmp_path: Path) -> None:
@@ -152,3 +173,16 @@ def test_a_sensor_takes_a_finished_profile_as_stamps_of_its_load(tmp_path: Path,
         again = loads.about(begin_ns, begin_ns + 100_000_000, 0)
         assert again is not None
         assert again.edges.tolist() == load.edges.tolist()
+
+
+@pytest.mark.parametrize(
+    ("off_s", "why"), [(3600.0, "ends in 3597 s"), (-3600.0, "ended 3603 s ago, before the sensor")]
+)
+def test_a_trace_of_another_time_is_refused(tmp_path: Path, off_s: float, why: str) -> None:
+    clock = ManualClock(unix_ns=BASE_NS + round(1e3 * BEGIN_US - 1e9 * off_s))
+    with pmt.create("nvml:virtual", clock=clock, interval=1e6) as sensor:
+        clock.advance(3.1)
+        with pytest.raises(FileFormatError, match=f"trace.json: what it profiled {why}"):
+            sensor.load(write(tmp_path, TWO_STREAMS))
+        loads = acquisition_of(sensor).loads
+        assert loads.about(clock.now_ns() - 3_000_000_000, clock.now_ns(), 0) is None
