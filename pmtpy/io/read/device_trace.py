@@ -29,7 +29,7 @@ KIND = "PyTorch trace"
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})  # also of HIP
 _COST = 20  # bytes of memory per byte of the text, once it is objects
-_FIRST_UNIX_US = 1e15  # 2001: times before are not those of a wall clock
+_FIRST_UNIX_US, _LAST_UNIX_US = 1e15, 3e15  # 2001 and 2065: times before or after are not those of a wall clock
 # Shorter rests are those between one kernel and the next. No sensor resolves them (the shortest window of any GPU's is
 # 10 ms), and the power with the kernels is the mean with them.
 _MIN_REST_NS = 1_000_000
@@ -67,7 +67,10 @@ def work_of(document: Mapping[str, Any], device: int | None = None) -> DeviceWor
     ran = frozenset(map(_correlation, work))
     devices = sorted({_device(e) for e in work})
     if device is None and len(devices) > 1:
-        msg = f"devices {', '.join(map(str, devices))} worked in it: say which is meant, sensor.load(trace, device=...)"
+        msg = (
+            f"devices {', '.join(map(str, devices))} worked in it: a program says which is meant by"
+            " sensor.load(trace, device=...); else keep the events of one of them"
+        )
         raise ValueError(msg)
     work = [e for e in work if device is None or _device(e) == device]
     if not work:
@@ -90,6 +93,10 @@ def _check_clock(work: list[dict[str, Any]], edges: Ints, span: Ints, launched: 
     """Refuse a trace in which the device was on another clock than the program."""
     if len(span) and not (span.min() - _MIN_REST_NS <= edges.min() and edges.max() <= span.max() + _MIN_REST_NS):
         msg = "the device worked at times outside of what was profiled, by a clock that is not the host's"
+        raise ValueError(msg)
+    span = span[np.argsort(span[:, 0])]
+    if (span[1:, 0] - np.maximum.accumulate(span[:, 1])[:-1] > _MIN_REST_NS).any():
+        msg = "it was profiled several times, and what ran between is not known: export each time by itself"
         raise ValueError(msg)
     early_us = max([launched.get(_correlation(e), -math.inf) - _us(e) for e in work])
     if 1e3 * early_us > _MIN_REST_NS:
@@ -132,8 +139,8 @@ def _unix_ns(events: list[dict[str, Any]], base: object) -> Ints:
         times = np.array([(e.get("ts"), e.get("dur")) for e in events], np.float64).reshape(-1, 2)
     except (TypeError, ValueError):
         times = np.array([[np.nan, 0.0]])
-    if not isinstance(base, int) or not np.isfinite(times).all() or (times < 0.0).any():
-        msg = "its times are no numbers of microseconds"
+    if not isinstance(base, int) or not ((times >= 0.0) & (times < _LAST_UNIX_US)).all():
+        msg = "its times are no numbers of microseconds, or cannot be any"
         raise ValueError(msg)
     if len(times) and base / 1e3 + float(times[:, 0].min()) < _FIRST_UNIX_US:
         msg = "it does not say when it was made (baseTimeNanoseconds): its times cannot be laid beside a sensor's"

@@ -96,7 +96,7 @@ def test_traces_of_older_versions_count_from_1970(tmp_path: Path) -> None:
 
 def test_one_of_several_devices_must_be_named(tmp_path: Path) -> None:
     path = write(tmp_path, document(event("kernel", 10.0, 5.0), event("kernel", 50.0, 5.0, device=1)))
-    with pytest.raises(FileFormatError, match=r"devices 0, 1 worked in it: say which is meant"):
+    with pytest.raises(FileFormatError, match=r"devices 0, 1 worked in it: a program says which is meant"):
         read_work(path)
     assert ms(read_work(path, 1).edges_ns) == [50.0, 55.0]
     with pytest.raises(FileFormatError, match="device 2 worked in it"):
@@ -114,6 +114,8 @@ def test_one_of_several_devices_must_be_named(tmp_path: Path) -> None:
         ({**TWO_STREAMS, "traceEvents": None}, "no device worked in it"),
         (document(event("kernel", 1.0, 1.0), {**event("kernel", 1.0, 0.0), "ts": 0}), "outside of what was profiled"),
         (document(event("kernel", 101.0, 5.0)), "outside of what was profiled, by a clock that is not the host's"),
+        (document({**event("kernel", 1.0, 1.0), "dur": 1e18}), "no numbers"),
+        (document(event("kernel", 1.0, 1.0), event("Trace", 200.0, 5.0)), "profiled several times"),
         (launched((10.0, 7.5), (20.0, 20.2)), r"begin up to 2.5 ms before they were launched"),
         (launched((10.0, 10.1), (20.0, None), (30.0, 30.1)), r"of 3 kernels that were launched 1 are not in it"),
     ],
