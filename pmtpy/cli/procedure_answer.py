@@ -16,6 +16,7 @@ from pmtpy.cli.page import Line, Table
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal
 from pmtpy.cli.values import part_of
+from pmtpy.core.presentation import fixed
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
 from pmtpy.lab.record import OF_SENSORS
@@ -73,4 +74,5 @@ def progress(text: str) -> None:
 def with_interval(e: Estimate, unit: str) -> str:
     """Write a value and its interval to the second digit of the interval's half."""
     places = 6 if not e.half_width > 0.0 else min(max(1 - math.floor(math.log10(e.half_width)), 0), 6)
-    return f"{e.value:.{places}f} {unit}  (95 %: {e.low:.{places}f} to {e.high:.{places}f})"
+    value, low, high = (fixed(x, places) for x in (e.value, e.low, e.high))
+    return f"{value} {unit}  (95 %: {low} to {high})"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 _MOST_PLACES = 6  # a microjoule: nobody reads more
 
 
-def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
+def in_same_digits(value: float, uncertainty: float, most_places: int = _MOST_PLACES) -> tuple[str, str]:
     """Return a value and its uncertainty, both to the second digit of the uncertainty: ``45.5`` and ``4.3``.
 
     Where that is not known (``?``), or nothing, six digits of the value.
@@ -16,9 +16,14 @@ def in_same_digits(value: float, uncertainty: float) -> tuple[str, str]:
     if not (math.isfinite(value) and math.isfinite(uncertainty) and uncertainty > 0.0):
         return f"{value:.6g}", "?" if math.isnan(uncertainty) else f"{uncertainty:.2g}"
     places = max(0, 1 - math.floor(math.log10(uncertainty)))
-    if places > _MOST_PLACES:
-        return f"{value:.{_MOST_PLACES}f}", f"{uncertainty:.2g}"
-    return f"{value:.{places}f}", f"{uncertainty:.{places}f}"
+    if places > most_places:
+        return fixed(value, most_places), f"{uncertainty:.2g}"
+    return fixed(value, places), f"{uncertainty:.{places}f}"
+
+
+def fixed(value: float, places: int) -> str:
+    """Return a value to so many decimal places; what rounds to nothing has no sign."""
+    return f"{round(value, places) + 0.0:.{places}f}"
 
 
 def duration(seconds: float) -> str:

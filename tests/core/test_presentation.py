@@ -14,6 +14,8 @@ from pmtpy.core.presentation import in_same_digits
         (45.512, 0.0, ("45.512", "0")),
         (0.0, math.nan, ("0", "?")),
         (0.0, 4.1e-7, ("0.000000", "4.1e-07")),
+        (-0.3, 4800.0, ("0", "4800")),
+        (-0.004, 1.3, ("0.0", "1.3")),
     ],
 )
 def test_a_number_has_as_many_digits_as_its_uncertainty_lets_count(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.core.presentation import in_same_digits
 from pmtpy.core.rows import Floats
 
 _MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
@@ -24,6 +25,7 @@ _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant power
 STRAY = 3.0  # standard deviations beyond which one of many values counts less
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
+_MOST_PLACES = 12  # of an interval in the unit that the caller chose
 NO_VALUE = "-"  # stands where there is no estimate
 
 
@@ -237,5 +239,4 @@ def written(e: Estimate | None, factor: float = 1.0) -> str:
     value, half = e.value * factor, e.half_width * factor
     if not half > 0.0:
         return f"{value:.6g}"
-    places = max(0, 1 - math.floor(math.log10(half)))
-    return f"{value:.{places}f} +- {half:.{places}f}"
+    return " +- ".join(in_same_digits(value, half, _MOST_PLACES))
