@@ -185,7 +185,8 @@ class Readings:
         off = (missed**2 + missed_v) / self._noise2
         trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
         at = self._unstamped > 0.0
-        ran2, known = ran[at] ** 2 / self._unstamped[at], 1.0 - ran_v[at] / (pace.unstamped2 * self._unstamped[at])
+        ran2, varied = ran[at] ** 2 / self._unstamped[at], pace.unstamped2 * self._unstamped[at]
+        known = np.clip(1.0 - ran_v[at] / varied, 0.0, 1.0)
         unstamped2 = (_WALK_TAIL * self._highest2 + np.sum(ran2)) / (_WALK_TAIL + np.sum(known))
         return Pace(
             np.maximum(walk, _MIN_NOISE_SHARE * self._noise2 / period), scatter, np.asarray(trust), float(unstamped2)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.energy._posterior import Posterior, Rising, Terms
-from pmtpy.analysis.signal.estimate import bend_sd
+from pmtpy.analysis.signal.estimate import robust_sd
 from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
@@ -45,7 +45,9 @@ _DERIVATIVE_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for de
 # this, 0.97 with it.
 _IN_TURN_SHARE = 0.1
 _OFF_S = 3.3e-4  # by which single switches are off, less what all have in common: seen under the recorded square wave
-_NEIGHBOURS = 4  # switches either side of each, by which a regular load says where it is
+# Switches either side of each, by which a regular load says where it is: as many as it stays regular over.
+_NEIGHBOURS = (4, 16, 64)
+_WANDERS = 1.2  # times more off than by fewer: over so many it is not regular
 _MAX_OFF_S = 1.5e-3  # from there: what is further off is of the load itself
 _MAX_UNSEEN_RATIO = (
     3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
@@ -69,6 +71,7 @@ class StampedLoad:
     sd: Floats
     other: Floats  # shape (n,); what readings show of a power where the load is not known
     off2: Floats  # shape (2, switches); variance of each about where it is taken to be, and what is left of its stamp's
+    scatter2: Floats  # shape (switches,); variance of what stamps scatter by about a regular load
     telling: bool  # whether readings can tell that all stamps are off by more than usual
 
     @classmethod
@@ -87,13 +90,19 @@ class StampedLoad:
         late = math.hypot(_STAMP_S, response.lag_u)
         mean = np.append([0.0, early], np.zeros(5 + len(slow)))
         sd = np.maximum([_MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, 0.0, 0.0, *slow], 1e-9)
-        even = _evened(load)
+        even, left_s, scatter_s = _evened(load)
+        scatter2 = np.tile(np.fmin(_OFF_S, scatter_s) ** 2, len(load.on_s))
         half = replace(load, on_s=(load.on_s + even.on_s) / 2.0, off_s=(load.off_s + even.off_s) / 2.0)
-        bent = np.array([bend_sd(load.on_s, 0.5), bend_sd(load.off_s, 0.5)]) / math.sqrt(2 * _NEIGHBOURS + 1)
-        off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, bent)]) ** 2, len(load.on_s))
+        off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, left_s)]) ** 2, len(load.on_s))
         inside = np.diff(load.on_s[(load.on_s > t_s[0]) & (load.on_s < t_s[-1])])
         telling = len(inside) >= _MIN_TELLING - 1 and float(np.median(inside)) > _TELLING_S
-        return cls(half, (load, even), response, t_s, region, mean, sd, _unknown(load, response, t_s), off2, telling)
+        other = _unknown(load, response, t_s)
+        return cls(half, (load, even), response, t_s, region, mean, sd, other, off2, scatter2, telling)
+
+    def evened(self) -> StampedLoad:
+        """Return the same if what regular stamps scatter by is theirs alone, and tells nothing of the rise."""
+        even = self.ends[1]
+        return replace(self, load=even, ends=(even, even), off2=np.stack([self.off2[0], self.scatter2]))
 
     def start(self, power: Floats, early_s: float, late_s: float) -> tuple[Floats, Floats]:
         """Return unknowns to begin with, and their mean squares about what was expected."""
@@ -175,16 +184,28 @@ class StampedLoad:
         return np.asarray(shown.reshape(len(late_s), -1), np.float64)
 
 
-def _evened(load: LoadIntervals) -> LoadIntervals:
-    """Return the load with each switch where those about it say, unless it is further off than stamps ever are."""
+def _evened(load: LoadIntervals) -> tuple[LoadIntervals, Floats, Floats]:
+    """Return the load with each switch where those about it say, unless it is further off than stamps ever are.
 
-    def even(at: Floats) -> Floats:
-        padded = np.pad(at, _NEIGHBOURS, "reflect", reflect_type="odd")  # by which what is regular stays as it is
-        off = np.convolve(padded, np.full(2 * _NEIGHBOURS + 1, 1.0 / (2 * _NEIGHBOURS + 1)), "valid") - at
-        return np.asarray(at + np.where(np.abs(off) < _MAX_OFF_S, off, 0.0), np.float64)
+    And what averaging leaves of what they scatter by, and that itself, of beginnings and of ends: standard deviations.
+    """
 
-    edges = np.maximum.accumulate(np.stack([even(load.on_s), even(load.off_s)], axis=1).ravel())
-    return replace(load, on_s=edges[::2], off_s=edges[1::2])
+    def even(at: Floats) -> tuple[Floats, float, float]:
+        found, left, least = at, math.inf, math.inf
+        for many in _NEIGHBOURS:
+            count = 2 * many + 1
+            padded = np.pad(at, many, "reflect", reflect_type="odd")  # by which what is regular stays as it is
+            off = np.convolve(padded, np.full(count, 1.0 / count), "valid") - at
+            scatter = robust_sd(off) / math.sqrt(1.0 - 1.0 / count)
+            if len(at) <= many or scatter > _WANDERS * least:
+                break
+            found, least = at + np.where(np.abs(off) < _MAX_OFF_S, off, 0.0), scatter
+            left = scatter / math.sqrt(count)
+        return found, left, least
+
+    (on, on_left, on_s), (off, off_left, off_s) = even(load.on_s), even(load.off_s)
+    edges = np.maximum.accumulate(np.stack([on, off], axis=1).ravel())
+    return replace(load, on_s=edges[::2], off_s=edges[1::2]), np.array([on_left, off_left]), np.array([on_s, off_s])
 
 
 def _unknown(load: LoadIntervals, response: Response, t_s: Floats) -> Floats:

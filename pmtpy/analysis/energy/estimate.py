@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import StampedLoad
-from pmtpy.analysis.signal.estimate import Z95, Estimate, mixed, rounding_error
+from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
 from pmtpy.core.load_intervals import LoadIntervals
@@ -137,7 +138,8 @@ def region_energy(
     ends = float(t[-1]) - response.delay_s
     if load is not None and load.knows(*region) and load.switches(begins, ends):
         stamped = StampedLoad.beforehand(load, response, t, seen, region)
-        found = _informed(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
+        readings = Readings(t, seen, response, region, load.unknown(begins, ends))
+        found = _informed(readings, stamped)
         if stamped.late(found):
             notes = (*notes, _off_the_stamps(*(float(x) for x in found.unknowns[1:3])))
         energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
@@ -218,22 +220,51 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
 # --- with and without the load's stamps ---
 
 
+class _Explained(NamedTuple):
+    """Readings explained by a stamped load, and by what pace and about what values of its unknowns."""
+
+    found: Posterior
+    pace: Pace
+    at: Floats
+    square: Floats
+
+
 def _informed(readings: Readings, load: StampedLoad) -> Posterior:
+    """Explain readings by a stamped load and a rest; and by one whose stamps alone scatter, where that explains more.
+
+    Both are weighed by what the first found of its rise: a load that repeats in step shows next to none, and each finds
+    another.
+    """
+    first = _started(readings, load)
+    even = load.evened()
+    odds = readings.solve(first.pace, even.about(first.at, first.square), judged=True).evidence - first.found.evidence
+    share = 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)))
+    if share * (1.0 + NAMED) < 1.0:
+        return first.found
+    other = _started(readings, even).found
+    best = other if share > 0.5 else first.found
+    joules = (1.0 - share) * first.found.joules + share * other.joules
+    variance = (1.0 - share) * (first.found.variance + (first.found.joules - joules) ** 2)
+    variance += share * (other.variance + (other.joules - joules) ** 2)
+    return replace(best, joules=joules, variance=variance)
+
+
+def _started(readings: Readings, load: StampedLoad) -> _Explained:
     """Explain readings by a stamped load and a rest; from another start too where its stamps may be off by more."""
-    found, pace = _informed_from(readings, load, (0.0, 0.0))
+    first = _explained(readings, load, (0.0, 0.0))
     if not load.telling:
-        return found
+        return first
 
     def odds(start: tuple[float, float]) -> float:
-        return readings.solve(pace, load.about(*load.start(readings.y, *start)), judged=True).evidence
+        return readings.solve(first.pace, load.about(*load.start(readings.y, *start)), judged=True).evidence
 
     steps = [sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0)]
     late = max([(0.0, 0.0), *((0.0, by) for by in steps)], key=odds)
     best = max([late, *((by, late[1]) for by in steps), *((by, late[1] + by) for by in steps)], key=odds)
-    return max([found, _informed_from(readings, load, best)[0]], key=lambda f: f.evidence) if any(best) else found
+    return max([first, _explained(readings, load, best)], key=lambda f: f.found.evidence) if any(best) else first
 
 
-def _informed_from(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> tuple[Posterior, Pace]:
+def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
     at, square = load.start(readings.y, *start)
     pace = readings.first()
     for _ in range(_ROUNDS):
@@ -241,7 +272,7 @@ def _informed_from(readings: Readings, load: StampedLoad, start: tuple[float, fl
         at, pace = found.unknowns, readings.next(pace, found)
         square = (at - load.mean) ** 2 + np.diag(found.spread)
     pace = readings.stated(pace)
-    return readings.solve(pace, load.about(at, square), judged=True), pace
+    return _Explained(readings.solve(pace, load.about(at, square), judged=True), pace, at, square)
 
 
 def _off_the_stamps(early_s: float, late_s: float) -> str:
