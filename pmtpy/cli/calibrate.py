@@ -25,7 +25,7 @@ from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
-from pmtpy.errors import FileFormatError, SinkError, TargetError
+from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
 from pmtpy.lab.make_profile import (
     REPEATABILITY,
     as_stated,
@@ -35,6 +35,7 @@ from pmtpy.lab.make_profile import (
     response_of,
     shown_range,
 )
+from pmtpy.lab.recorded import AS_SHOWN
 from pmtpy.lab.tuning_table import COLUMNS, read_table, write_predictions
 from pmtpy.sensor.registry import canonical, create, split_target
 
@@ -227,4 +228,11 @@ def _found(path: Path) -> dict[str, object]:
     if "parameters" in document:
         msg = f"{path}: this is a calibration profile already; one is made of what `pmtpy characterise --json` printed"
         raise FileFormatError(msg)
+    by = document.get("corrected_by")
+    if by:
+        msg = (
+            f"{path}: the readings were corrected by a profile ({by}) while they were recorded, so they do not show "
+            f"what a profile has to correct: {AS_SHOWN}"
+        )
+        raise CalibrationError(msg)
     return document

@@ -22,8 +22,9 @@ from pmtpy.cli.values import add_json, add_part, part_of
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
+from pmtpy.io.recorded import corrected_by
 from pmtpy.lab.found import Found
-from pmtpy.lab.recorded import one_run, power_column, read_file, read_series, read_stamps, sensor_column
+from pmtpy.lab.recorded import AS_SHOWN, one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.sensor.registry import canonical, split_target
 
 _EXAMPLES = """examples:
@@ -124,6 +125,14 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
     cut = Cut.of(path, *part_of(args))
     table = read_file(path, cut.ends(path), skip_broken=args.skip_broken, report=say)
     column = sensor_column(table, args.channel, path)
+    facts = table.attrs["metadata"] or {}
+    by = corrected_by(facts, column[:-2])
+    if by:
+        what = f"{column[:-2]} of {path} was corrected by the profile {', '.join(sorted(by))} while it was recorded"
+        if args.meter:
+            msg = f"{what}, so gain and offset of its sensor are no longer in it: {AS_SHOWN}"
+            raise TargetError(msg)
+        say(f"note: {what}: its clock and kernel can be told, but no profile can be made of it; for that {AS_SHOWN}")
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
     meter, one_clock = None, False
     if args.meter:
@@ -135,8 +144,7 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
         meter, one_clock = read_series(metered, "total_W"), one_run([table, metered])
     polls = read_series(table, column, alone=not args.load and not args.meter)
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
-    facts = table.attrs["metadata"] or {}
-    return Found.of(found, facts.get("target", ""), facts.get("identity"), polls)
+    return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, by)
 
 
 # --- the table ---

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.calibration.profile import applied_to
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.markers import Span
@@ -178,6 +179,27 @@ def regions_in(facts: dict[str, Any] | None, start_unix_s: float) -> list[Span]:
     zero_ns = round(start_unix_s * 1e9) - to_unix_ns
     found = [Span((r.start_ns - zero_ns) / 1e9, (r.end_ns - zero_ns) / 1e9, r.label) for r in _regions_of(facts)]
     return sorted(found, key=lambda r: (r.start, -r.end))
+
+
+def corrected_by(facts: dict[str, Any] | None, name: str | None = None) -> frozenset[str]:
+    """Return the digests of the calibration profiles by which a power was corrected while it was recorded.
+
+    Those of all channels that it is formed of; of a power that the metadata do not name (None: of the recording), of
+    all channels there are. Where no channel says it but the recording does, that digest, which is of no profile.
+    """
+    channels = {c["name"]: c for c in (facts or {}).get("channels", ())}
+    own = {each: applied_to(str(c.get("reference", ""))) for each, c in channels.items()}
+    if not any(own.values()):
+        return frozenset(filter(None, [str((facts or {}).get("calibration") or "")]))
+    of = {each: c.get("of") for each, c in channels.items()}
+    formed = {each: tuple(map(str, names)) if isinstance(names, (list, tuple)) else () for each, names in of.items()}
+    formed[TOTAL] = tuple(each for each, c in channels.items() if c.get("in_total"))
+    left, seen = [name] if name is not None and (name in own or formed.get(name)) else list(own), set[str]()
+    while left:
+        each = left.pop()
+        seen.add(each)
+        left += set(formed.get(each, ())) - seen
+    return frozenset(own[each] for each in seen if own.get(each))
 
 
 def time_u_of(facts: dict[str, Any] | None) -> float:

@@ -22,8 +22,10 @@ from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
+from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
-from pmtpy.lab.recorded import marked_load, power_column, read_series
+from pmtpy.io.recorded import corrected_by
+from pmtpy.lab.recorded import AS_SHOWN, marked_load, power_column, read_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +73,10 @@ def correct_recording(
     report : callable
         Is told what a user has to know.
 
-    Raises CalibrationError: the profile is of another device, channel or period, or does not know the kernel.
+    Of rows that this very profile corrected when they were recorded the energies are corrected in time alone.
+
+    Raises CalibrationError: the profile is of another device, channel or period, or does not know the kernel; or the
+    rows were corrected by another one.
     Raises TargetError: there is no such channel; the load is on another clock.
     Raises DeclinedError: the recording does not tell when its values were renewed.
     """
@@ -88,7 +93,7 @@ def correct_recording(
     polls = read_series(table, column, alone=load is None)
     lattice = estimate_updates(polls.t_s, polls.watts)
     _refuse_another_period(profile, lattice.period_s, path)
-    updates = update_series(polls.t_s, profile.curve.true(polls.watts), lattice)
+    updates = update_series(polls.t_s, _true_watts(profile, table, column, polls.watts, report), lattice)
     shift = 0.0
     if load is not None:
         if polls.absolute != load.absolute:
@@ -165,6 +170,23 @@ def _refuse_another_channel(
         )
         raise CalibrationError(msg)
     report(f"note: {asked} of {path} is taken for what the profile calls {profile.channel}")
+
+
+def _true_watts(
+    profile: Profile, table: pd.DataFrame, column: str, watts: Floats, report: Callable[[str], None]
+) -> Floats:
+    """Apply the curve of a profile, unless it was applied when the power was recorded; refuse it above another's."""
+    by, what = corrected_by(table.attrs["metadata"], column[:-2]), f"{column[:-2]} of {table.attrs['path']}"
+    if not by:
+        return profile.curve.true(watts)
+    if by != {profile.digest}:
+        msg = (
+            f"{what} was corrected by the profile {', '.join(sorted(by))} while it was recorded, and the one given is "
+            f"{profile.digest}, which would correct it twice: {AS_SHOWN}, or give the profile that it was corrected by"
+        )
+        raise CalibrationError(msg)
+    report(f"note: {what} has gain and offset of this profile already: they are not applied again")
+    return watts
 
 
 def _refuse_another_period(profile: Profile, period_s: Estimate, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,15 +20,22 @@ class Found:
     target: str
     identity: Mapping[str, Any] | None
     shown_w: tuple[float, float] | None
+    corrected_by: tuple[str, ...] = ()  # digests of profiles that had corrected the readings: no profile is made of it
 
     @classmethod
     def of(
-        cls, found: Characterisation, target: str, identity: Identity | Mapping[str, Any] | None, polls: Series
+        cls,
+        found: Characterisation,
+        target: str,
+        identity: Identity | Mapping[str, Any] | None,
+        polls: Series,
+        corrected_by: Iterable[str] = (),
     ) -> Found:
         """Make one of the readings that were characterised."""
         known = polls.watts[np.isfinite(polls.watts)]
         span = (float(np.min(known)), float(np.max(known))) if len(known) else None
-        return cls(found, target, asdict(identity) if isinstance(identity, Identity) else identity, span)
+        known_as = asdict(identity) if isinstance(identity, Identity) else identity
+        return cls(found, target, known_as, span, tuple(sorted(corrected_by)))
 
     @property
     def virtual(self) -> bool | None:
@@ -46,4 +53,5 @@ class Found:
             "level": {"at_w": line.level_at_w, "u": line.level_u} if line else None,
             "noise_w": self.found.kernel.best.residual_w if self.found.kernel is not None else None,
             "notes": list(self.found.notes),
+            "corrected_by": list(self.corrected_by),
         }

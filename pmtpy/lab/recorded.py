@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 # Kinds of recordings by the names that their readers give.
+AS_SHOWN = "record it as the sensor shows it, with -o calibration=none"  # the cure for what was corrected already
 _STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
 

@@ -15,11 +15,13 @@ from pmtpy.cli import main
 from pmtpy.cli.calibrate_energy import period_range
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
-from pmtpy.core.channel import Identity
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.response import Number, Response
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from pmtpy.errors import TargetError
+from pmtpy.io.channels import described
+from pmtpy.io.recorded import corrected_by
 from pmtpy.lab.correct_recording import correct_recording
 from pmtpy.lab.recorded import read_stamps
 
@@ -203,6 +205,84 @@ def test_a_recording_of_another_device_is_refused(recorded: Path, capsys: pytest
     words = ["calibrate", "energy", str(recorded / "own.csv"), "--profile", str(recorded / "profile.json")]
     assert main(words) == 2
     assert "was made on another device" in capsys.readouterr().err
+
+
+def correct_while_recording(at: Path, profile: Profile, name: str = "log.csv") -> Path:
+    """Write the log as a sensor that is opened with a profile leaves it, metadata beside it."""
+    channel = Channel("gpu", Quantity.POWER, resolution=0.01)
+    rows = pmt.load(at / "log.csv")
+    watts = profile.curve.true(rows["gpu_W"].to_numpy(float))
+    rows["total_W"] = rows["gpu_W"] = watts
+    spent = (watts[1:] + watts[:-1]) / 2.0 * np.diff(rows["elapsed"])
+    rows["total_J"] = rows["gpu_J"] = np.append(0.0, np.cumsum(spent))
+    facts = {
+        "format": 1, "target": "nvml:0", "virtual": False, "complete": True, "identity": {"backend": "nvml"},
+        "channels": [described(profile.calibrated(channel), in_total=True)], "calibration": "0123456789abcdef",
+    }  # fmt: skip
+    rows.to_csv(at / name, index=False, float_format="%.6f")
+    (at / f"{name}.json").write_text(json.dumps(facts))
+    return at / name
+
+
+def test_rows_that_this_profile_corrected_when_they_were_recorded_are_not_corrected_twice(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = parse_profile((recorded / "profile.json").read_text())
+    shown = energies(recorded, capsys, "--load", str(recorded / "stamps.csv"))
+    correct_while_recording(recorded, profile)
+    again = energies(recorded, capsys, "--load", str(recorded / "stamps.csv"))
+    for raw, corrected in zip(shown, again, strict=True):
+        assert corrected["joules"] == pytest.approx(raw["joules"], rel=1e-6)
+        assert corrected["high"] == pytest.approx(raw["high"], rel=1e-6)
+
+
+@pytest.mark.parametrize("mark", ["of the channel", "of the recording alone"])
+def test_rows_that_another_profile_corrected_are_refused_with_the_cure(
+    recorded: Path, capsys: pytest.CaptureFixture[str], mark: str
+) -> None:
+    profile = parse_profile((recorded / "profile.json").read_text())
+    log = correct_while_recording(recorded, replace(profile, curve=Affine(Number(0.9, 0.002))))
+    if mark == "of the recording alone":
+        beside = log.with_name("log.csv.json")
+        facts = json.loads(beside.read_text())
+        del facts["channels"][0]["reference"]
+        beside.write_text(json.dumps(facts))
+    for channel in ((), ("--channel", "total")):
+        words = [str(log), "--profile", str(recorded / "profile.json"), *channel]
+        assert main(["calibrate", "energy", *words]) == 2
+        assert "would correct it twice: record it as the sensor shows it, with -o calibration=none" in (
+            capsys.readouterr().err
+        )
+
+
+def test_no_profile_is_made_of_readings_that_were_corrected(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = parse_profile((recorded / "profile.json").read_text())
+    log = correct_while_recording(recorded, profile, "corrected.csv")
+    assert any(f"gpu by {profile.digest}; not to be corrected again" in n for n in pmt.load(log).attrs["notes"])
+    words = ["characterise", str(log), "--load", str(recorded / "stamps.csv"), "--json"]
+    assert main([*words, "--meter", str(recorded / "log.csv")]) == 2
+    assert "record it as the sensor shows it, with -o calibration=none" in capsys.readouterr().err
+    assert main(words) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["corrected_by"] == [profile.digest]
+    assert found["update_period_ms"]["low"] < 100.0 < found["update_period_ms"]["high"]
+    assert "no profile can be made of it" in said.err
+    (recorded / "found.json").write_text(said.out)
+    words = ["calibrate", "profile", str(recorded / "found.json"), "-o", str(recorded / "again.json")]
+    assert main([*words, "--no-meter", "--target", "nvml:virtual"]) == 2
+    assert "do not show what a profile has to correct" in capsys.readouterr().err
+    assert not (recorded / "again.json").exists()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jls", "pmt"])
+def test_a_converted_recording_still_says_that_it_was_corrected(recorded: Path, suffix: str) -> None:
+    profile = parse_profile((recorded / "profile.json").read_text())
+    log, made = correct_while_recording(recorded, profile), recorded / f"made.{suffix}"
+    assert main(["convert", str(log), str(made), *(["--format", "pmt"] if suffix == "pmt" else [])]) == 0
+    table = pmt.load(made)
+    powers = [name[:-2] for name in map(str, table.columns) if name.endswith("_W")]
+    assert all(corrected_by(table.attrs["metadata"], name) == {profile.digest} for name in powers)
 
 
 def test_a_kernel_that_was_left_open_makes_the_interval_wider_and_no_refusal(

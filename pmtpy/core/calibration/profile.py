@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +29,7 @@ _ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
 _WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
 _MAX_WIDTH_S = 3600.0  # of each: the memory that an energy takes grows with it
+_APPLIED = re.compile(r"calibration ([0-9a-f]{16}) \(")  # how the reference of a corrected channel begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,12 @@ class Profile:
             response=replace(how, state_w=how.state_w * middle, known_at_w=known_at_w),
             reference=f"calibration {self.digest} ({source})",
         )
+
+
+def applied_to(reference: str) -> str:
+    """Return the digest of the profile by which a channel with this reference was corrected; empty: it shows itself."""
+    found = _APPLIED.match(reference)
+    return found.group(1) if found else ""
 
 
 def _uncertainties(profile: Profile) -> tuple[float, float, float]:
