@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 def _judge(stretch: Judged) -> Floats:
     """Return the uncertainties of the energies of a region."""
     found = stretch.joules[1:].tolist(), stretch.unknown_s[1:].tolist(), stretch.lost
-    interval = Interval(stretch.seconds, *found, stretch.time_u_s, aged_s=stretch.aged_s)
+    interval = Interval(stretch.seconds, *found, stretch.time_u_s, aged_s=stretch.aged_s, left_out_s=stretch.left_out_s)
     around = stretch.t_s, stretch.around_watts, stretch.around_joules
     return recorded_uncertainties(stretch.layout, *around, interval)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval import Interval, left_out
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cluster.node import LEAST_COVERED, Found, NodeEnergy
 from pmtpy.core.channel import TOTAL
@@ -104,4 +104,6 @@ def _energy(
 def _uncertainty(layout: Layout, t: Floats, watts: Floats, joules: Floats, whole: Interval) -> float:
     """Judge the energy of the whole by the rows at its two ends."""
     near = np.r_[0 : min(_ROWS, len(t)), max(_ROWS, len(t) - _ROWS) : len(t)]
+    if len(t) > 2 * _ROWS:
+        whole = whole._replace(left_out_s=left_out(t[:_ROWS] - t[0], t[-_ROWS:] - t[0]))
     return float(recorded_uncertainties(layout, t[near] - t[0], watts[near], joules[near], whole)[0])

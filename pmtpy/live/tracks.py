@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval import Interval, left_out
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span
@@ -157,7 +157,8 @@ def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unkn
     t, keep = np.unique(t, return_index=True)
     watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep] for k in ("watts", "joules"))
     found, time_u_s = (joules[1:].tolist(), unknown[1:].tolist(), lost), time_u_of(track.facts)
-    interval = Interval(b - a, *found, time_u_s, aged_s=aged_of(track.facts))
+    between = left_out(near[0].t - a, near[1].t - a)
+    interval = Interval(b - a, *found, time_u_s, aged_s=aged_of(track.facts), left_out_s=between)
     return [float(u) for u in recorded_uncertainties(layout, t - a, watts, energy, interval)]
 
 

@@ -32,6 +32,10 @@ _FORGOTTEN = (
     "the rows of the region are not kept any more, so how the power moved is judged by its ends alone; ask sooner, or "
     "keep more with history_s="
 )
+_TOO_LONG = (
+    "the region is longer than its rows are kept, so it is not corrected for how the sensor follows time; keep more "
+    "with history_s="
+)
 
 
 class Found(NamedTuple):
@@ -65,7 +69,7 @@ class Judgement(NamedTuple):
 
 def judged(kept: Kept) -> Judgement:
     """Find and judge the energy of every channel, and of their sum."""
-    rows, layout = Frame.joined(kept.stretches), kept.facts.layout
+    rows, layout = Frame.joined(kept.rows.frames), kept.facts.layout
     found, forgotten = _found(kept, rows)
     found = _witnessed(found, layout, kept.seconds)
     parts = [found[i - 1].budget for i in layout.in_total]
@@ -86,7 +90,7 @@ def energies(kept: Kept) -> list[tuple[float, str]] | None:
     found = [(joules, c.energy_method.value) for c, joules in zip(layout.energy, kept.joules, strict=True)]
     late = [i for i in kept.facts.late if not kept.uncovered_s[i]]
     if late:
-        rows = Frame.joined(kept.stretches)
+        rows = Frame.joined(kept.rows.frames)
         powers = [layout.energy[i] for i in late]
         by = late_joules(powers, kept.times_s(rows), rows.watts.T[1:][late], kept.seconds, kept.remarks.aged_s)
         for i, joules in zip(late, by, strict=True):
@@ -101,8 +105,9 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
     """Find the energy of every channel: corrected where its profile knows how, else as it was integrated."""
     layout, t_s, watts = kept.facts.layout, kept.times_s(rows), rows.watts.T[1:]
     found: dict[int, Found] = {}
+    gone = any(begin < kept.seconds and end > 0.0 for begin, end in kept.left_out_s())
     for i, channel in enumerate(layout.energy):
-        if channel.name in kept.facts.kernels and not kept.uncovered_s[i]:
+        if channel.name in kept.facts.kernels and not kept.uncovered_s[i] and not gone:
             better = _corrected(kept, i, t_s, watts[i])
             if better is not None:
                 found[i] = better
@@ -123,6 +128,8 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             found[i] = Found(channel, one.joules, one.uncovered_s, budget, corrected)
             why = kept.doubts.get(i)
             found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
+            if gone and channel.name in kept.facts.kernels:
+                found[i] = found[i].warned(f"{channel.name}: {_TOO_LONG}")
     calibration = kept.facts.calibration
     if calibration is None:
         return [found[i] for i in sorted(found)], forgotten

@@ -22,7 +22,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.core.source import Remarks
 from pmtpy.sensor.acquisition import Acquisition
-from pmtpy.sensor.history import CurvePoint
+from pmtpy.sensor.history import Around, CurvePoint
 
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
@@ -72,7 +72,7 @@ class Kept(NamedTuple):
     # for each channel of energy: what was integrated, and for how long nothing is known
     joules: tuple[float, ...]
     uncovered_s: tuple[float, ...]
-    stretches: tuple[Frame, ...]  # the rows, in order; of a long interval the middle may be missing
+    rows: Around  # the rows, in order; of a long interval the middle may be missing
     remarks: Remarks
     doubts: Mapping[int, str]  # why energy of a channel is not known, by its place
     # for each channel: mean power of a counter that rests, up to then; NaN: it has rested since it began to count
@@ -123,7 +123,7 @@ class Kept(NamedTuple):
         """Whether no later row can change the judgement: all that tell of the end have come, or it was read there."""
         if self.a.extended_ns or self.b.extended_ns:
             return False
-        newest_ns = max([int(s.t_ns[-1]) for s in self.stretches if len(s)])
+        newest_ns = max([int(frame.t_ns[-1]) for frame in self.rows.frames if len(frame)])
         past_s = (newest_ns - self.a.t_ns) / 1e9 - self.seconds
         read_there, facts = self.b.after.t_ns == self.b.t_ns, self.facts
         both = zip(facts.reach_s, facts.layout.energy, strict=True)
@@ -148,6 +148,7 @@ class Kept(NamedTuple):
             self.carry_s,
             of_late(self.lately, columns, *self._carried()) if self.lately else (),
             [self.rested_watts[i] for i in columns],
+            self.left_out_s(),
         )
         return interval, forgotten
 
@@ -155,6 +156,10 @@ class Kept(NamedTuple):
         """For how long the newest power was taken to go on, ns, and the length of the interval up to there."""
         carried_ns = min(self.b.extended_ns, round(self.carry_s * 1e9))
         return carried_ns, self.seconds - (self.b.extended_ns - carried_ns) / 1e9
+
+    def left_out_s(self) -> list[tuple[float, float]]:
+        """Return from when to when rows are not kept any more, or not needed, from the beginning of the interval."""
+        return [((x - self.a.t_ns) / 1e9, (y - self.a.t_ns) / 1e9) for x, y in self.rows.left_out_ns]
 
     def times_s(self, rows: Frame) -> Floats:
         """Return when rows were, from the beginning of the interval."""
@@ -165,7 +170,7 @@ def _lately(made: Acquisition, b: CurvePoint) -> tuple[Frame, ...]:
     """Return the rows that tell what a stream does while none has come; nothing where they have."""
     if not made.intake.source.traits.streaming or not b.extended_ns:
         return ()
-    return made.around(b, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9))
+    return made.around(b, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9)).frames
 
 
 def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profile]:

@@ -25,7 +25,7 @@ from pmtpy.sensor._demand import Demand
 from pmtpy.sensor._intake import Intake
 from pmtpy.sensor._states import States
 from pmtpy.sensor._watch import Watch
-from pmtpy.sensor.history import Bookmark, CurvePoint, History, PeakHold, Recent
+from pmtpy.sensor.history import Around, Bookmark, CurvePoint, History, PeakHold, Recent
 from pmtpy.sensor.load_stamps import LoadHistory
 
 CLOSE_TIMEOUT_S = 5.0  # at the end, with a device whose reading does not return
@@ -318,9 +318,7 @@ class Acquisition:
         """Return what :meth:`Integrator.rested_watts` does."""
         return self._curve.rested_watts(column, since_ns)
 
-    def around(
-        self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None
-    ) -> tuple[Frame, ...]:
+    def around(self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None) -> Around:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept."""
         with self.intake.lock:
             return self._history.around(a, b, round(margin_s * 1e9), most=most)

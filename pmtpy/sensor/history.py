@@ -6,6 +6,7 @@ it. So an open region needs no history to know its energy, however long it lasts
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
 from collections import deque
@@ -41,6 +42,18 @@ class CurvePoint(NamedTuple):
     # rows lost and rows seen, up to the instant
     lost: int
     rows: int
+
+    def numbered(self) -> tuple[tuple[Point, int], ...]:
+        """Return the rows around the instant, and as how many they came."""
+        number = self.rows + (self.t_ns < self.after.t_ns)
+        return (self.before, number - (self.before is not self.after)), (self.after, number)
+
+
+class Around(NamedTuple):
+    """Rows around an interval, in as many frames as they are kept in; from when to when those between are not here."""
+
+    frames: tuple[Frame, ...]
+    left_out_ns: tuple[tuple[int, int], ...]
 
 
 class Bookmark:
@@ -268,7 +281,7 @@ class History:
         seen = self._rows - len(self._ring) + row + (t_ns >= after.t_ns)
         return CurvePoint(t_ns, joules, before, after, 0, uncovered, self._ring.lost_up_to(row), seen)
 
-    def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0, *, most: int | None = None) -> tuple[Frame, ...]:
+    def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0, *, most: int | None = None) -> Around:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept.
 
         They come in as many frames as they are kept in, at least one: nothing is copied, and nothing changes later.
@@ -288,11 +301,17 @@ class History:
             whole = stop - start <= 2 * most
             stretches = [(first, end)] if whole else [(first, start + most), (stop - most, end)]
         known = ring.t_ns(0) if len(ring) else math.inf
-        forgotten = {p.t_ns: p for p in (a.before, a.after, b.before, b.after) if p.t_ns < known}
+        forgotten = {p.t_ns: (p, number) for x in (a, b) for p, number in x.numbered() if p.t_ns < known}
         parts = [part for stretch in stretches for part in ring.parts(*stretch)]
+        seen = [(number, p.t_ns, number, p.t_ns) for p, number in forgotten.values()]
+        for begin, stop in stretches:
+            if begin < stop:
+                first_number = self._rows - len(ring) + 1
+                seen.append((first_number + begin, ring.t_ns(begin), first_number + stop - 1, ring.t_ns(stop - 1)))
         if forgotten:  # of a long region: its start is older than what is kept
-            parts.insert(0, Frame.of_points(list(forgotten.values())))
-        return tuple(parts)
+            parts.insert(0, Frame.of_points([p for p, _ in forgotten.values()]))
+        both = itertools.pairwise(seen)
+        return Around(tuple(parts), tuple([(x[3], y[1]) for x, y in both if y[0] > x[2] + 1]))
 
     def recent(self, seconds: float | None, unix_ns_offset: int) -> Recent:
         """Return the rows of the last ``seconds`` (None: all that are kept) as arrays."""

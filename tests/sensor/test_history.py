@@ -158,3 +158,20 @@ def test_a_power_that_was_not_read_hides_no_peak(*, as_one: bool) -> None:
     for rows in [Frame.of_points(points)] if as_one else points:
         history.append(rows)
     assert peak.watts == (9.0, 9.0)
+
+
+def test_rows_that_are_forgotten_or_not_asked_for_are_said_to_be_left_out() -> None:
+    history = History(LAYOUT, 0.0)
+    for i in range(10):
+        history.append(point(i * 1_000_000_000, float(i)))
+    a = history.at(2_500_000_000)
+    for i in range(10, 6000):
+        history.append(point(i * 1_000_000_000, float(i)))
+    b = history.at(5_990_500_000_000)
+    found = history.around(a, b)
+    first = int(found.frames[1].t_ns[0])
+    assert found.left_out_ns == ((3_000_000_000, first),)
+    c = history.at(5_100_500_000_000)
+    assert history.around(c, b).left_out_ns == ()
+    ((begin, end),) = history.around(c, b, most=50).left_out_ns
+    assert (begin, end) == (5_150_000_000_000, 5_941_000_000_000)

@@ -32,6 +32,7 @@ def skipped_joules(
     sample_s: float,
     length: float,
     held: bool,
+    left_out_s: Sequence[tuple[float, float]] = (),
 ) -> list[float]:
     """Return the standard uncertainty of the energy in the gaps of an interval that begins at 0, for each channel.
 
@@ -52,6 +53,8 @@ def skipped_joules(
         Time between two renewals, 0: not known; and the time for which one reading stands.
     held : bool
         Whether one value stands for the time up to its row, without lines.
+    left_out_s : sequence of (float, float)
+        Stretches of which rows came that are not here.
     """
     if not refresh_s or sample_s < STREAM_S or len(t) < 3:
         return [0.0] * len(powers)
@@ -74,6 +77,8 @@ def skipped_joules(
         skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)
         skipped |= after - last > MISSED_RENEWAL_RATIO * sample_s
         skipped &= (first < length) & (after > 0.0)
+        for begin, end in left_out_s:
+            skipped &= (first > begin) | (after < end)
         shown = p[begins]
         step = np.concatenate((shown[1:] - shown[:-1], [0.0]))
         inside = (np.minimum(after, length) - np.maximum(first, 0.0)) / gap

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from pmtpy.core.rows import Floats
+
 
 class Edge(NamedTuple):
     """The power around one end of an interval."""
@@ -96,3 +98,12 @@ class Interval(NamedTuple):
     # for each channel: power of a counter before a rest that has lasted since before the interval (NaN: since it began
     # to count); empty: none does
     rested_watts: Sequence[float] = ()
+    # from when to when rows came that are left out here, or forgotten: their absence is no gap
+    left_out_s: Sequence[tuple[float, float]] = ()
+
+
+def left_out(before_s: Sequence[float] | Floats, after_s: Sequence[float] | Floats) -> list[tuple[float, float]]:
+    """Return the stretch between rows around one end of an interval and those around the other, where there is one."""
+    if not len(before_s) or not len(after_s) or not after_s[0] > before_s[-1]:
+        return []
+    return [(float(before_s[-1]), float(after_s[0]))]

@@ -188,7 +188,10 @@ class _Together:
         peaks: list[float] = self._near(0.0, length).max(axis=1).tolist()
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
         times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
-        skipped = skipped_joules(self.t, self.p, rms, held=self.held, **times) if self.power else nothing
+        skipped = nothing
+        if self.power:
+            between = interval.left_out_s
+            skipped = skipped_joules(self.t, self.p, rms, held=self.held, left_out_s=between, **times)
         lowest, highest = self.p.min(axis=1).tolist(), self.p.max(axis=1).tolist()
         return [
             IntervalStatistics(

@@ -207,11 +207,13 @@ class Story:
         rows = self._near.around(start, end)
         if self._judge is None or rows is None or not np.isfinite(joules[1:]).all():
             return np.full(len(joules), np.nan)
-        t_ns, watts, energies = rows
+        (t_ns, watts, energies), between_ns = rows
         lost = sum(n for t, n in self._losses if start < t <= end)
         t_s = np.asarray((t_ns - start) / _NS, np.float64)
         seconds = (end - start) / _NS
-        return self._judge(Judged(self._layout, seconds, joules, unknown_s, lost, t_s, watts, energies, *self._dated))
+        between = [((a - start) / _NS, (b - start) / _NS) for a, b in between_ns]
+        stretch = Judged(self._layout, seconds, joules, unknown_s, lost, t_s, watts, energies, between, *self._dated)
+        return self._judge(stretch)
 
 
 _Rows = tuple[Ints, Floats, Floats]  # times, powers, energies
@@ -243,13 +245,17 @@ class _Near:
                     self._wanted[t] = at + _CONTEXT_ROWS - len(rows[0])
         self._before = _part(rows, max(0, len(rows[0]) - _CONTEXT_ROWS), len(rows[0]))
 
-    def around(self, start: int, end: int) -> _Rows | None:
-        """Return the rows around two ends, each once; None where they were not kept."""
+    def around(self, start: int, end: int) -> tuple[_Rows, list[tuple[int, int]]] | None:
+        """Return the rows around two ends, each once, and from when to when those between are left out.
+
+        None where they were not kept.
+        """
         if start not in self._kept or end not in self._kept:
             return None
         rows = _joined([*self._kept[start], *self._kept[end]])
+        last, first = int(self._kept[start][-1][0][-1]), int(self._kept[end][0][0][0])
         _, once = np.unique(rows[0], return_index=True)
-        return rows[0][once], rows[1][once], rows[2][once]
+        return (rows[0][once], rows[1][once], rows[2][once]), [(last, first)] if first > last else []
 
 
 def _part(rows: _Rows, start: int, stop: int) -> _Rows:

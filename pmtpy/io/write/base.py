@@ -48,6 +48,7 @@ class Judged:
     # shape (n, 1 + channels); of those rows
     around_watts: Floats
     around_joules: Floats
+    left_out_s: Sequence[tuple[float, float]]  # from when to when rows between these are left out
     # of the recording, as in :class:`Ending`
     aged_s: float = 0.0
     time_u_s: float = 0.0

@@ -86,11 +86,25 @@ def test_what_is_missing_counts_by_the_step_over_the_gap_and_its_share_inside() 
     # Renewals 0.1 s apart, three missing between 0.2 and 0.6 s, over which the power goes from 100 to 140 W.
     t = np.array([0.0, 0.1, 0.2, 0.6, 0.7])
     watts = np.array([[100.0, 100.0, 100.0, 140.0, 140.0]])
-    times = {"refresh_s": 0.1, "sample_s": 0.1}
-    (whole,) = skipped_joules(t, watts, [0.0], **times, length=0.7, held=True)
+
+    def skipped(length: float, *, held: bool) -> list[float]:
+        return skipped_joules(t, watts, [0.0], refresh_s=0.1, sample_s=0.1, length=length, held=held)
+
+    (whole,) = skipped(0.7, held=True)
     assert whole == pytest.approx(0.1 * 40.0 * np.sqrt((9 + 3) / 4.0))  # D S sqrt((m^2 + m) / 2), half of S^2
-    (half,) = skipped_joules(t, watts, [0.0], **times, length=0.4, held=True)
+    (half,) = skipped(0.4, held=True)
     assert half == pytest.approx(whole / 2.0)
-    assert skipped_joules(t, watts, [0.0], **times, length=0.2, held=True) == [0.0]
-    (joined,) = skipped_joules(t, watts, [0.0], **times, length=0.7, held=False)
+    assert skipped(0.2, held=True) == [0.0]
+    (joined,) = skipped(0.7, held=False)
     assert joined == pytest.approx(whole / np.sqrt(2.0))
+
+
+def test_rows_that_came_and_are_left_out_were_not_skipped() -> None:
+    t = np.array([0.0, 0.1, 0.2, 0.6, 0.7, 1.0])
+    watts = np.array([[100.0, 101.0, 100.0, 140.0, 141.0, 150.0]])
+    (whole,) = skipped_joules(t, watts, [1.0], refresh_s=0.1, sample_s=0.1, length=1.0, held=True)
+    left_out = [(0.2, 0.6)]
+    (part,) = skipped_joules(t, watts, [1.0], refresh_s=0.1, sample_s=0.1, length=1.0, held=True, left_out_s=left_out)
+    (rest,) = skipped_joules(t[3:], watts[:, 3:], [1.0], refresh_s=0.1, sample_s=0.1, length=1.0, held=True)
+    assert 0.0 < part < whole
+    assert part == pytest.approx(rest, rel=0.5)
