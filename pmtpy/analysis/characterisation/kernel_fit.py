@@ -54,7 +54,7 @@ FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
 _MAX_LOSS_RATIO = 20.0  # times the least loss at the first, rough look: not followed further ...
-_MAX_FOLLOWED = 6  # ... nor are more of one family
+_MAX_FOLLOWED = 16  # ... nor are more of one family
 _SAME_MINIMUM = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _PROFILE_STEPS = (
     0.02,
@@ -238,7 +238,10 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
     repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
     if repeats is not None:
         top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
-        fits += [polish(rough, BOXCAR, point, even, fixed="wander") for point in _aliases(top.point, repeats)]
+        fits += [
+            polish(rough, BOXCAR, point, even, fixed="wander")
+            for point in _aliases(top.point, repeats, MAX_WIDTH_PERIODS * problem.period)
+        ]
     limit = _MAX_LOSS_RATIO * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
@@ -248,18 +251,18 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
     return _distinct(problem, [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
 
 
-def _aliases(point: Floats, repeats_s: float) -> list[Floats]:
+def _aliases(point: Floats, repeats_s: float, widest_s: float) -> list[Floats]:
     """Return windows that show a load which repeats as one does: up to a gain, if it is on for half of the time.
 
     Whole periods of it are in the mean, and of the rest the complement shows the same, half a period aside.
     """
     offset, window, *others = (float(p) for p in point)
-    whole, part = divmod(window, repeats_s)
-    middle = offset + (window + whole * repeats_s) / 2.0
-    found = []
-    for w in (part, repeats_s - part, repeats_s + part, 2.0 * repeats_s - part):
-        begin = middle - (repeats_s / 2.0 if w > repeats_s else 0.0) - w / 2.0
-        found.append(np.array([begin - repeats_s * round(begin / repeats_s), w, *others]))
+    part, found = window % repeats_s, []
+    for shown in (part, repeats_s - part):
+        begin = offset + (part - shown) / 2.0
+        begin -= repeats_s * round(begin / repeats_s)
+        wider = shown + repeats_s * np.arange(math.ceil((widest_s - shown) / repeats_s))
+        found += [np.array([begin, w, *others]) for w in wider.tolist()]
     return found
 
 

@@ -56,7 +56,13 @@ def test_the_power_at_rest_tells_a_window_from_its_aliases_under_a_regular_load(
     assert found.best.window_s.half_width < 0.002
 
 
-@pytest.mark.parametrize(("period", "window"), [(0.0719, 0.0678), (0.0892, 0.1414), (0.1215, 0.0813)])
+@pytest.mark.parametrize(
+    ("period", "window"),
+    [
+        *((0.0719, 0.0678), (0.0892, 0.1414), (0.1215, 0.0813)),
+        *((0.3493, 1.0), (0.4127, 1.0), (0.5285, 1.0), (0.6128, 0.9)),  # a mean of many updates
+    ],
+)
 def test_a_window_is_not_lost_beside_its_aliases_under_a_square_wave(period: float, window: float) -> None:
     """Of half duty, windows of ``n L + w`` and ``n L - w`` show the same up to a gain: who finds one has all."""
     for bench in (square_bench(period), card(square_bench(period))):
