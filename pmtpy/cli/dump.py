@@ -29,6 +29,7 @@ from pmtpy.cli.terminal import progress, show
 from pmtpy.cli.values import size_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
+from pmtpy.core.presentation import duration
 from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
 from pmtpy.io.write import FILE_FORMATS, FORMATS, SUFFIXES, DataSetPlace, Ending
@@ -243,7 +244,8 @@ def end_dumps(sensors: Sequence[Sensor], endings: dict[str, Ending] | None = Non
 def _amount(ending: Ending) -> str:
     """Say how much is in a file: it begins before and ends after the stretch that is reported, by a few rows."""
     lost = f", {ending.lost:,} lost" if ending.lost else ""
-    return f" ({ending.rows:,} row{'s' if ending.rows != 1 else ''}{lost})"
+    short = f", the last {duration(ending.short_s)} missing" if ending.short_s else ""
+    return f" ({ending.rows:,} row{'s' if ending.rows != 1 else ''}{lost}{short})"
 
 
 def _is_gone(path: Path | DataSetPlace) -> bool:

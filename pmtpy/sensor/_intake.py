@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import EnergyMethod
-from pmtpy.core.clock import Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Frame, Layout, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.errors import PmtError, TargetError
@@ -26,7 +26,9 @@ from pmtpy.sensor._labels import WaitingLabels
 
 _log = logging.getLogger("pmtpy")
 _LABEL_S = 0.25  # in which a device renews what it shows, or a marked frame comes, or it is not waited for
-_LOOKS = 100  # in that time
+_LOOK_S = 0.0025  # between two looks for rows that are waited for
+_SILENT_S = 0.5  # a stream that has brought nothing for so long: a relay that a busy machine starves is 0.15 s late
+_LATEST_S = 2.0  # by which rows of a stream that brings some are waited for
 _MOST_LABELS = 1000  # whose frames are waited for
 
 
@@ -211,15 +213,39 @@ class Intake:
         """The labels whose rows have not come."""
         return [*(text for _, text in self._labels.waiting), *self._sent]
 
-    def place_labels(self) -> None:
-        """Take rows until every label has one, for a moment at most; what is slow is left to the poller."""
-        pause = threading.Event()
-        for _ in range(_LOOKS):
-            if not (self.unplaced and self.alive):
-                return
-            pause.wait(_LABEL_S / _LOOKS)
+    def catch_up(self, until_ns: int) -> int:
+        """Take the rows of up to an instant that are on their way, and of a while later where labels have none yet.
+
+        Those of a stream come later than they are stamped. A stream that is silent is not waited for, and what is slow
+        is left to the poller.
+
+        Returns
+        -------
+        int
+            Nanoseconds before the instant that no row of a stream has reached.
+        """
+        pause, news = threading.Event(), (self._clock.now_ns(), self.curve.newest_ns)
+        while self.alive and self._behind(until_ns):
+            now_ns = self._clock.now_ns()
+            if self.curve.newest_ns != news[1]:
+                news = now_ns, self.curve.newest_ns
+            if now_ns > until_ns + _LATEST_S * NS_PER_S or now_ns > news[0] + _SILENT_S * NS_PER_S:
+                break
+            pause.wait(_LOOK_S)
             with self.lock, contextlib.suppress(PmtError):  # the call that asks for values raises it
                 self.refresh()
+            if self._clock.now_ns() == now_ns:  # one that stands still: all is there that there is by it
+                return 0
+        return max(0, until_ns - self._reached_ns)
+
+    def _behind(self, until_ns: int) -> bool:
+        reached_ns = self._reached_ns
+        return reached_ns < until_ns or (bool(self.unplaced) and reached_ns < until_ns + _LABEL_S * NS_PER_S)
+
+    @property
+    def _reached_ns(self) -> int:
+        """Up to when all that was there has been read; a stream brings it later."""
+        return (self.curve.newest_ns or 0) if self.source.traits.streaming else self._clock.now_ns()
 
     def forget_labels(self) -> None:
         """Give no later row a label that was put before."""

@@ -333,10 +333,13 @@ class Acquisition:
             interval_s if interval_s and not self.intake.source.traits.streaming else self.demand.interval_s
         )
 
-    def unplaced_labels(self) -> list[str]:
-        """Return the labels that no row follows, though some were waited for. Without the lock."""
-        self.intake.place_labels()
-        return self.intake.unplaced
+    def catch_up(self) -> tuple[int, list[str]]:
+        """Take the rows of up to now that are on their way. Without the lock.
+
+        Returns how many nanoseconds are missing all the same, and the labels that no row followed.
+        """
+        short_ns = self.intake.catch_up(self.clock.now_ns())
+        return short_ns, self.intake.unplaced
 
     def end_feed(self) -> None:
         """Hand rows on no more. Call :meth:`schedule` afterwards."""

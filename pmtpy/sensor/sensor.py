@@ -279,7 +279,10 @@ class Sensor:
         return Dump(self.target, self.stop_dump)
 
     def stop_dump(self) -> Ending:
-        """End the dump with the rows that have come by now; return what was written.
+        """End the dump with the rows of up to now; return what was written.
+
+        Rows of a stream that are on their way are waited for, up to two seconds, or half a second in which none come;
+        how much is missing all the same is in ``remarks`` and ``uncovered_s``.
 
         Raises
         ------
@@ -310,14 +313,15 @@ class Sensor:
         when its file is finished.
         """
         made = self._acquisition
-        left = made.unplaced_labels()
+        short_ns, left = made.catch_up()
         with made.intake.lock:
             now = made.clock.anchor()
             remarks = made.remarks(self._dumped_since_ns, now.monotonic_ns)
             if left:
                 said = f"labels of marks that no row followed before the end: {', '.join(left)}"
                 remarks = replace(remarks, warnings=(*remarks.warnings, said))
-            writer.end(now, str(made.intake.failure or ""), remarks)
+            short_ns = min(short_ns, now.monotonic_ns - self._dumped_since_ns)
+            writer.end(now, str(made.intake.failure or ""), remarks, short_ns)
             if self._dump is writer:
                 made.end_feed()
         ending = writer.wait()

@@ -5,6 +5,7 @@ import copy
 import gc
 import io
 import json
+import math
 import multiprocessing
 import os
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
+from pmtpy.core.rows import Block
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -373,6 +375,54 @@ def test_a_lost_sensor_is_opened_again_and_its_curve_goes_on_with_a_gap() -> Non
         after = sensor.read()
         with pytest.warns(UserWarning, match="the energy of 6 s of the 210 s"):
             assert pmt.joules(before, after) == pytest.approx(50 * 204.0, abs=1e-4)
+
+
+class LateStream(Stream):
+    """A stream beside busy programs: each look at it takes 10 ms, and its rows come 0.2 s after their instant."""
+
+    late_ns = 200_000_000
+    silent_from_ns = math.inf  # rows of later than this never come
+    clock: ManualClock  # of its world
+
+    def read(self) -> Block:
+        self.clock.advance(0.01)
+        self.held_ns = min(self.clock.now_ns() - self.late_ns, self.silent_from_ns)
+        return super().read()
+
+
+@pytest.mark.parametrize("end", ["stop", "close"])
+def test_a_dump_waits_for_the_rows_that_are_on_their_way_when_it_ends(tmp_path: Path, end: str) -> None:
+    clock = ManualClock()
+    stream = LateStream(make_world("constant:60", clock=clock))
+    stream.clock = clock
+    sensor = Sensor(stream, "test", clock, interval_s=1e6)
+    sensor.start_dump(tmp_path / "rows.csv")
+    clock.advance(0.5)
+    asked_ns = clock.now_ns()
+    (sensor.stop_dump if end == "stop" else sensor.close)()
+    sensor.close()
+    table = pmt.load(tmp_path / "rows.csv")
+    last_ns = round(table["time"].iloc[-1] * 1e9) - clock.anchor().unix_offset_ns
+    assert last_ns >= asked_ns - 1000  # the column has microseconds
+    assert (table.attrs["complete"], table.attrs["notes"], table.attrs["uncovered_s"]) == (True, [], 0.0)
+
+
+def test_a_dump_says_what_its_end_lacks_where_a_stream_is_silent_and_does_not_wait_for_ever(tmp_path: Path) -> None:
+    clock = ManualClock()
+    stream = LateStream(make_world("constant:60", clock=clock))
+    stream.clock = clock
+    with Sensor(stream, "test", clock, interval_s=1e6) as sensor:
+        sensor.start_dump(tmp_path / "rows.csv")
+        stream.silent_from_ns = clock.now_ns()
+        clock.advance(0.5)
+        asked_ns = clock.now_ns()
+        ending = sensor.stop_dump()
+        assert clock.now_ns() - asked_ns < 1_000_000_000
+    assert ending.short_s == pytest.approx(0.5, abs=0.05)
+    table = pmt.load(tmp_path / "rows.csv")
+    assert table.attrs["uncovered_s"] == pytest.approx(0.5, abs=0.05)
+    assert any("before the end has come" in note for note in table.attrs["notes"])
+    assert any("no energy is known" in note for note in table.attrs["notes"])
 
 
 @pytest.mark.parametrize("kind", [Counter, Gauge])

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pmtpy.core.clock import Anchor
-from pmtpy.core.presentation import not_covered
+from pmtpy.core.presentation import duration, not_covered
 from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
@@ -86,7 +86,8 @@ class Writer:
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
         self._wake = threading.Event()
-        self._end: tuple[Anchor, str, Remarks] | None = None  # when and why it was told to end, and what is known then
+        # when and why it was told to end, what is known then, and for how long before that no row has come, ns
+        self._end: tuple[Anchor, str, Remarks, int] | None = None
         self._finished = threading.Event()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
@@ -125,7 +126,7 @@ class Writer:
             if len(self._regions) < _MOST_REGIONS:
                 self._regions.append(region)
 
-    def end(self, anchor: Anchor, failure: str = "", remarks: Remarks = _NOTHING) -> None:
+    def end(self, anchor: Anchor, failure: str = "", remarks: Remarks = _NOTHING, short_ns: int = 0) -> None:
         """Tell the thread to write what waits, close the sink and end. Does not wait; only the first call counts.
 
         Parameters
@@ -136,10 +137,12 @@ class Writer:
             Why the dump ends early, if it does (the sensor was lost); the file is then marked incomplete.
         remarks : Remarks
             What the sensor knows of the time of the dump beyond its rows.
+        short_ns : int
+            How long before the end its last row is, where more were to come.
         """
         with self._lock:
             if self._end is None:
-                self._end = (anchor, failure, remarks)
+                self._end = (anchor, failure, remarks, short_ns)
         self._wake.set()
 
     def wait(self) -> Ending:
@@ -190,7 +193,7 @@ class Writer:
             self.error = error if isinstance(error, SinkError) else SinkError(f"a row could not be written: {error!r}")
             self.error.__cause__ = error.__cause__ if isinstance(error, SinkError) else error
 
-    def _finish(self, anchor: Anchor, failure: str, remarks: Remarks) -> Ending:
+    def _finish(self, anchor: Anchor, failure: str, remarks: Remarks, short_ns: int) -> Ending:
         self._flush()
         left = self._gap.labels + self._missing.labels
         unmarked = f"markers without a row: {', '.join(left)}" if left else ""
@@ -200,7 +203,7 @@ class Writer:
             first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
             self.error.__cause__ = first
         text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
-        uncovered_s, unknown = self._uncovered()
+        uncovered_s, unknown = self._uncovered(short_ns)
         ending = Ending(
             anchor,
             self._rows,
@@ -213,6 +216,7 @@ class Writer:
             remarks.time_u_s,
             remarks.aged_s,
             uncovered_s,
+            short_ns / 1e9,
         )
         try:
             ending = self._sink.close(ending)
@@ -223,15 +227,16 @@ class Writer:
             self.error = SinkError(ending.error)
         return ending
 
-    def _uncovered(self) -> tuple[float | None, list[str]]:
-        """For how long no energy is known between the first row and the last, seconds; and that in words."""
+    def _uncovered(self, short_ns: int) -> tuple[float | None, list[str]]:
+        """For how long no energy is known between the first row and the end, seconds; and that in words."""
+        said = [f"no row of the last {duration(short_ns / 1e9)} before the end has come"] if short_ns else []
         if self._first is None or self._newest is None:
-            return None, []
+            return None, said
         (begin_ns, before), (end_ns, after) = self._first, self._newest
-        unknown_ns, span_ns = int((after - before).max(initial=0)), end_ns - begin_ns
+        unknown_ns, span_ns = int((after - before).max(initial=0)) + short_ns, end_ns - begin_ns + short_ns
         if unknown_ns <= _WORTH_A_REMARK * span_ns:
             return unknown_ns / 1e9, []
-        return unknown_ns / 1e9, [not_covered(unknown_ns / 1e9, span_ns / 1e9)]
+        return unknown_ns / 1e9, [*said, not_covered(unknown_ns / 1e9, span_ns / 1e9)]
 
     def _flush(self) -> None:
         """Write the row of the interval that has not ended."""
