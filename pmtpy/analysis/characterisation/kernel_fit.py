@@ -54,7 +54,7 @@ FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
 _MAX_LOSS_RATIO = 20.0  # times the least loss at the first, rough look: not followed further ...
-_MAX_FOLLOWED = 16  # ... nor are more of one family
+_MAX_FOLLOWED = 6  # ... nor are more of one family
 _SAME_MINIMUM = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _PROFILE_STEPS = (
     0.02,
@@ -235,18 +235,17 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
             continue
         crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
         fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in (BOXCAR, ONE_POLE, BOTH) if f != family]
-    repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
-    if repeats is not None:
-        top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
-        fits += [
-            polish(rough, BOXCAR, point, even, fixed="wander")
-            for point in _aliases(top.point, repeats, MAX_WIDTH_PERIODS * problem.period)
-        ]
     limit = _MAX_LOSS_RATIO * min(f.loss for f in fits)
     kept = []
     for family in (BOXCAR, ONE_POLE, BOTH):
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_MAX_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
+    repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
+    if repeats is not None:
+        top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
+        points = _aliases(top.point, repeats, MAX_WIDTH_PERIODS * problem.period)
+        alike = [polish(rough, BOXCAR, point, even, fixed="wander") for point in points]
+        kept += [f for f in alike if f.loss < limit]
     distinct = _distinct(problem, kept)
     return _distinct(problem, [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
 
