@@ -121,7 +121,8 @@ def characterise(
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(found, fit, clock, hosted=hosted)
     transfer = _transfer(found, updates, curve, fit, clock)
-    energy = _energies(found, readings, curve, load, (lattice, fit, transfer))
+    # Stamps say where a block lies on a meter's clock, and on that of the readings, where they are tied to it.
+    energy = _energies(found, readings, curve, load if clock is not None else None, (lattice, fit, transfer))
     if curve is None and (step is not None or fit is not None):
         found.notes.append("without a meter the load's own ramps count as the sensor's")
     if step is not None and step.note:

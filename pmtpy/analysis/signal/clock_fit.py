@@ -31,6 +31,7 @@ RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 RATE_GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
+_MIN_EDGE_ROWS = 10  # of a meter around an edge: fewer do not show two levels and where between them it rose
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ def fit_clock(
     seen = np.isfinite(late)
     if np.count_nonzero(seen) <= 0.4 * np.count_nonzero((on > meter.start_s) & (on < meter.end_s)):
         msg = "the meter shows no rise where the load's stamps say that it was switched on; is it on the same device?"
+        if _MIN_EDGE_ROWS * meter.cell_s > 2.0 * around_s:
+            msg = f"with a row each {1e3 * meter.cell_s:.3g} ms the meter does not tell when the load was switched on"
         raise DeclinedError(msg)
     t, late = on[seen], late[seen]
     middle = float((t[0] + t[-1]) / 2.0)
@@ -219,7 +222,7 @@ def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> f
     first, last = np.searchsorted(meter.t_s, [edge - width, edge + width])
     t = meter.t_s[first:last]
     power = np.diff(meter.joules[first : last + 1]) / np.diff(meter.t_s[first : last + 1])
-    if len(t) < 10:
+    if len(t) < _MIN_EDGE_ROWS:
         return math.nan
     low, high = np.median(power[t < edge - width / 4.0]), np.median(power[t > edge + width / 2.0])
     noise = robust_sd(np.asarray(power[t < edge - width / 4.0], np.float64))
