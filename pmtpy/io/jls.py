@@ -12,7 +12,10 @@ deviation, minimum and maximum, annotations, and a map of sample numbers to Unix
 A gap is as long as the number of lost samples, but never longer than ten seconds; ``elapsed`` knows how long it was.
 
 Source: format and library of jetperch/jls 0.17 (``include/jls/format.h``). Its reader mends a file that was not closed,
-in place, so a file that is still being written must not be opened: the writer holds a lock on it.
+in place, so a file that is still being written must not be opened: the writer holds a lock on it. One that was closed,
+and is shorter now than its header says, was cut: mended it would look whole without the end of its rows or of their
+times, and where more than some thousand bytes are missing the library breaks off, or the process with it. So it is
+refused.
 """
 
 from __future__ import annotations
@@ -21,9 +24,9 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +45,8 @@ CHECKPOINTS_HZ = 100
 
 _LENGTH = slice(16, 24)  # of the file, in its header; 0 until it is closed
 _LOG = "pyjls.c"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Statistics(NamedTuple):
@@ -122,13 +127,13 @@ class JlsFile(Closing):
     names, joules : tuple of str
         Signals of samples, and of joules.
     length : int
-        Sample numbers, gaps included.
-    mended : bool
-        It had no end: its writer was stopped, and the library has given it one.
+        Sample numbers, gaps included: as far as there are times.
+    notes : tuple of str
+        What it lacks: it had no end, as its writer was stopped (the library has given it one), or times.
     start_unix_s : float
         Of the first row; NaN: there is none.
 
-    Raises FileFormatError: it is still being written, is damaged, or is not one of ours.
+    Raises FileFormatError: it is still being written, was cut short, is damaged, or is not one of ours.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,17 +141,18 @@ class JlsFile(Closing):
 
         self.path = path
         with path.open("rb") as file:
-            self.mended = not any(file.read(_LENGTH.stop)[_LENGTH])
-        held = lock(path, exclusive=False) if self.mended else -1
+            stated, there = int.from_bytes(file.read(_LENGTH.stop)[_LENGTH], "little"), path.stat().st_size
+        notes = []
+        if not stated:
+            notes.append("the file had no end: its writer was stopped; read up to its last whole chunk")
+        elif stated > there:
+            why = f"it was cut short: {there:,} of its {stated:,} bytes are there"
+            raise self._error(f"{why}; copy it again from its source")
+        held = lock(path, exclusive=False) if not stated else -1
         if held is None:
             raise self._error("it is still being written; read it when the dump has ended, or dump to CSV or Parquet")
         try:
-            with listening() as heard:
-                try:
-                    self._file = pyjls.Reader(str(path))
-                except (RuntimeError, ValueError) as error:
-                    why = f"it is damaged, or not whole: {'; '.join([str(error), *heard.errors[:1]])}"
-                    raise self._error(f"{why}; copy it again from its source, or from a copy") from error
+            self._file = self._ask(pyjls.Reader, str(path))
         finally:
             unlock(held)
         self.facts, first = self._metadata()
@@ -155,10 +161,16 @@ class JlsFile(Closing):
         self.names, self.joules = tuple(kept["signals"]), tuple(kept["joules"])
         self._ids = {signal.name: int(i) for i, signal in self._file.signals.items() if i}
         self._marked = min(self._ids.values(), default=0)
-        known = [self._file.signals[i].length for i in self._ids.values() if i <= len(self.names)]
-        self.length = int(min(known, default=0))
-        self.checkpoints = int(min((self._file.signals[self._ids[n]].length for n in ("elapsed", *self.joules)
-                                    if n in self._ids), default=0))  # fmt: skip
+        samples = [self._file.signals[self._ids[n]].length for n in self.names if n in self._ids]
+        dated = [self._file.signals[self._ids[n]].length for n in ("elapsed", *self.joules) if n in self._ids]
+        self.checkpoints = int(min(dated, default=0))
+        self.length = int(min([*samples, self.checkpoints * self.stride]))
+        behind = int(max([*samples, 0])) - self.length
+        if behind:
+            notes.append(f"{behind} samples at its end have no times or no energies any more, and are left out")
+        self.notes = tuple(notes)
+        if notes:
+            self.facts["complete"] = False
         self.start_unix_s = first["unix_ns"] / 1e9 if first else float("nan")
         self._longest_gap = self.rate * LONGEST_GAP_S
 
@@ -169,6 +181,18 @@ class JlsFile(Closing):
     def _error(self, why: str) -> FileFormatError:
         return FileFormatError(f"{self.path}: {why}")
 
+    def _ask(self, what: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+        """Return what the library answers; all that it does with the file is asked here.
+
+        Raises FileFormatError: it cannot make sense of the file.
+        """
+        with listening() as heard:
+            try:
+                return what(*arguments, **named)
+            except (RuntimeError, ValueError) as error:
+                why = f"it is damaged, or not whole: {'; '.join([str(error), *heard.errors[:1]])}"
+                raise self._error(f"{why}; copy it again from its source, or from a copy") from error
+
     def _metadata(self) -> tuple[dict[str, Any], dict[str, int]]:
         found: dict[int, bytes] = {}
 
@@ -176,7 +200,7 @@ class JlsFile(Closing):
             found[kind] = content.encode() if isinstance(content, str) else content
             return False
 
-        self._file.user_data(take)
+        self._ask(self._file.user_data, take)
         try:
             facts = json.loads(found.get(AT_END) or found[AT_START])
             facts["jls"]["signals"]
@@ -191,7 +215,7 @@ class JlsFile(Closing):
 
     def samples(self, name: str, first: int, last: int) -> Floats:
         """Return the samples ``first`` to ``last`` (not included) of a signal."""
-        values = self._file.fsr(self._ids[name], first, last - first)
+        values = self._ask(self._file.fsr, self._ids[name], first, last - first)
         return np.asarray(values, np.float64)
 
     def statistics(self, name: str, first: int, step: int, count: int) -> Statistics:
@@ -200,7 +224,7 @@ class JlsFile(Closing):
         From the pyramid: the cost does not grow with ``step``. Inner borders are as sharp as the pyramid's.
         """
         with np.errstate(all="ignore"):
-            found = np.asarray(self._file.fsr_statistics(self._ids[name], first, step, count), np.float64)
+            found = np.asarray(self._ask(self._file.fsr_statistics, self._ids[name], first, step, count), np.float64)
         return Statistics(found[:, 0], found[:, 2], found[:, 3])
 
     def annotations(self, first: int, last: int) -> tuple[list[tuple[int, str]], list[tuple[int, int]]]:
@@ -220,7 +244,7 @@ class JlsFile(Closing):
             return False
 
         if self._marked:
-            self._file.annotations(self._marked, first, take)
+            self._ask(self._file.annotations, self._marked, first, take)
         return marks, losses
 
     # -- time and energy -------------------------------------------------------------------------------------------
@@ -233,7 +257,7 @@ class JlsFile(Closing):
         start = min(first // self.stride, max(0, self.checkpoints - 2))
         stop = min(-(-last // self.stride) + 1, self.checkpoints)
         number: Ints = np.arange(start, max(stop, start), dtype=np.int64)
-        values = self._file.fsr(self._ids[name], start, len(number)) if len(number) else np.empty(0)
+        values = self._ask(self._file.fsr, self._ids[name], start, len(number)) if len(number) else np.empty(0)
         return number * self.stride, np.asarray(values, np.float64)
 
     def times(self, ids: Ints) -> Floats:
@@ -272,7 +296,7 @@ class JlsFile(Closing):
         low, high = 0, self.checkpoints  # the checkpoint before it is in [low, high)
         while high - low > 1:
             middle = (low + high) // 2
-            value = float(self._file.fsr(self._ids["elapsed"], middle, 1)[0])
+            value = float(self._ask(self._file.fsr, self._ids["elapsed"], middle, 1)[0])
             low, high = (middle, high) if value < seconds else (low, middle)
         first = low * self.stride
         last = self.length if low >= self.checkpoints - 1 else min(self.length, first + self.stride + 1)

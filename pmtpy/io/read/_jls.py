@@ -37,8 +37,7 @@ def opened(recording: Recording) -> Iterator[jls.JlsFile]:
     recording.unit = "sample"
     with jls.JlsFile(recording.path) as file:
         recording.facts = file.facts
-        if file.mended:
-            recording.notes.append("the file had no end: its writer was stopped; read up to its last whole chunk")
+        recording.notes += file.notes
         yield file
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pmtpy import load
@@ -23,7 +24,9 @@ from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError
 from pmtpy.io import jls
+from pmtpy.io.read.blocks import open_blocks
 from pmtpy.io.write import Ending, Header, open_sink
+from pmtpy.live.tracks import JlsTrack
 from tests.io.write.conftest import PAIRS, START_NS, STEP_NS, UNIX_NS
 
 pyjls = pytest.importorskip("pyjls", reason="needs the extra jls: pip install 'pmtpy[jls]'")
@@ -88,7 +91,8 @@ def test_it_reads_back_as_parquet_does(tmp_path: Path, stream: Header, lost: dic
     assert table.attrs["metadata"]["rows"] == 15_000
 
 
-def test_every_row_of_a_slow_register_has_its_own_time_and_energy(tmp_path: Path) -> None:
+def _slow_register(path: Path) -> tuple[Path, Frame]:
+    """Write a counter whose rows come at 8 to 30 ms, where 10 ms are nominal."""
     layout = Layout((Channel("rail", Quantity.ENERGY, scale=1e-6, domain="rail"),))
     header = Header("test", Identity("test"), layout, Anchor(0, UNIX_NS), polled_s=0.01)
     rng = np.random.default_rng(1)
@@ -98,10 +102,77 @@ def test_every_row_of_a_slow_register_has_its_own_time_and_energy(tmp_path: Path
     watts = np.concatenate([[np.nan], np.diff(joules) / np.diff(t_ns) * 1e9])
     two = np.column_stack([watts, watts]), np.column_stack([joules, joules])
     frame = Frame(t_ns, *two, np.empty((n, 0)), np.zeros(n, np.int64), np.zeros((n, 2), np.int64))
-    table = load(_write(tmp_path / "a.jls", header, *_pieces(frame, 1, 2, 300)))
-    np.testing.assert_allclose(table["elapsed"], (t_ns - t_ns[0]) / 1e9, atol=1e-9)
-    np.testing.assert_allclose(table["rail_J"], joules - joules[0], atol=1e-9)
-    np.testing.assert_allclose(table["total_W"], watts, rtol=6e-8)
+    return _write(path, header, *_pieces(frame, 1, 2, 300)), frame
+
+
+def _holds(table: pd.DataFrame, frame: Frame) -> None:
+    """Hold the rows of a file against the first that were written."""
+    n = len(table)
+    np.testing.assert_allclose(table["elapsed"], (frame.t_ns[:n] - frame.t_ns[0]) / 1e9, atol=1e-9)
+    np.testing.assert_allclose(table["rail_J"], frame.joules[:n, 1] - frame.joules[0, 1], atol=1e-9)
+    np.testing.assert_allclose(table["total_W"], frame.watts[:n, 0], rtol=6e-8)
+
+
+def test_every_row_of_a_slow_register_has_its_own_time_and_energy(tmp_path: Path) -> None:
+    path, frame = _slow_register(tmp_path / "a.jls")
+    table = load(path)
+    _holds(table, frame)
+    assert len(table) == len(frame)
+
+
+@pytest.mark.parametrize("cut", [1, 20, 40, 100, 2500, 10_000, 30_000])
+def test_a_file_that_was_cut_short_is_refused_and_left_as_it_is(tmp_path: Path, cut: int) -> None:
+    path, _ = _slow_register(tmp_path / "a.jls")
+    there = path.read_bytes()[:-cut]
+    path.write_bytes(there)
+    for read in (load, _in_blocks, _in_a_view):
+        with pytest.raises(FileFormatError, match=r"a\.jls: it was cut short: .* copy it again from its source"):
+            read(path)
+    assert path.read_bytes() == there
+
+
+def test_rows_of_a_mended_file_whose_times_are_lost_are_left_out_and_it_is_not_complete(tmp_path: Path) -> None:
+    path, frame = _slow_register(tmp_path / "a.jls")
+    whole, lengths = path.read_bytes(), set()
+    for cut in (20, 40, 100, *range(250, 6000, 250)):
+        path.write_bytes(whole[:-cut])
+        pyjls.Reader(str(path)).close()  # mends it, in place: now its header says that it is whole
+        table = load(path)
+        _holds(table, frame)
+        assert len(table) == len(frame) or table.attrs["complete"] is False
+        assert JlsTrack("a", path).note == ("" if len(table) == len(frame) else "incomplete")
+        lengths.add(len(table))
+    assert len(lengths) > 1
+
+
+def test_whatever_is_wrong_with_a_file_is_an_error_of_the_file_for_all_that_read_it(tmp_path: Path) -> None:
+    path, _ = _slow_register(tmp_path / "a.jls")
+    whole, refused = path.read_bytes(), 0
+    for at in range(24, len(whole), len(whole) // 60):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        for read in (load, _in_blocks, _in_a_view):
+            refused += _refuses(read, path)
+    assert refused
+
+
+def _refuses(read: Callable[[Path], object], path: Path) -> bool:
+    """Whether it is refused, by name; anything else that is raised passes through."""
+    try:
+        read(path)
+    except FileFormatError as error:
+        return str(path) in str(error)
+    return False
+
+
+def _in_blocks(path: Path) -> None:
+    with open_blocks(path) as recording:
+        assert sum(len(block.columns["elapsed"]) for block in recording.blocks) >= 0
+
+
+def _in_a_view(path: Path) -> None:
+    track = JlsTrack("a", path)
+    for slices in (10, 10_000):
+        track.draw(0, *track.span, slices)
 
 
 @pytest.mark.parametrize(
