@@ -205,7 +205,7 @@ def page(result: BenchResult) -> Page:
 def _row(side: Side) -> list[str]:
     j = side.joules
     known = math.isfinite(j.high)
-    joules, half = in_same_digits(j.value, (j.high - j.low) / 2) if known else (f"{j.value:.6g}", "?")
+    joules, half = in_same_digits(j.value, j.half_width) if known else (f"{j.value:.6g}", "?")
     plan = side.plan
     each = f"{plan.bursts} x {plan.repetitions}" if plan.bursts > 1 else str(plan.repetitions)
     label = side.label if len(side.label) <= 40 else f"{side.label[:15]}...{side.label[-22:]}"

@@ -70,11 +70,10 @@ def _as_github_action(result: BenchResult) -> str:
             "name": side.label,
             "unit": "J",
             "value": side.joules.value,
-            **({"range": f"{half:.3g}"} if math.isfinite(half) else {}),
+            **({"range": f"{side.joules.half_width:.3g}"} if math.isfinite(side.joules.half_width) else {}),
             "extra": f"{side.trials} trials, {result.sensor['target']}, 95 %, {result.verdict}",
         }
         for side in result.sides
-        for half in [(side.joules.high - side.joules.low) / 2]
     ]
     return json.dumps(entries, indent=2)
 

@@ -24,7 +24,7 @@ from pmtpy.analysis.repetition.resolve import (
     planned,
 )
 from pmtpy.analysis.signal.estimate import Z95
-from pmtpy.core.presentation import number_or_none
+from pmtpy.core.presentation import in_same_digits, number_or_none
 from pmtpy.lab.bench_trial import Trial
 
 _FORMAT = "pmtpy-bench"
@@ -143,11 +143,8 @@ class BenchResult:
 
 
 def _interval(e: MeanOfBlocks, unit: str) -> str:
-    half = (e.high - e.low) / 2.0
-    if not math.isfinite(half) or half <= 0.0:
-        return f"{e.value:.6g} {unit}"
-    digits = min(9, max(0, 1 - math.floor(math.log10(half))))
-    return f"{e.value:.{digits}f} {unit} +- {half:.2g}"
+    value, half = in_same_digits(e.value, e.half_width)
+    return f"{value} {unit} +- {half}" if 0.0 < e.half_width < math.inf else f"{value} {unit}"
 
 
 def _known(value: object) -> object:

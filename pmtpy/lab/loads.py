@@ -11,8 +11,8 @@ import math
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -234,71 +234,23 @@ def _cupy(number: int) -> Callable[[float], None] | None:
     return product
 
 
-class _Cores:
-    """Processes that compute while their event is set, one for each core but one, which is left to the polling."""
+class _Processes:
+    """Processes that compute until they are left, one for each core but one, which is left to the polling.
 
-    def __init__(self, edges_s: Floats, clock: Clock, shares: Sequence[float]) -> None:
+    Parameters
+    ----------
+    compute : callable
+        What each does: of the barrier at which all begin, an event to end, an event of its own, and what is ``given``.
+    """
+
+    def __init__(self, compute: Callable[..., None], *given: object) -> None:
         context = multiprocessing.get_context("spawn")
         self._stop = context.Event()
         self._ready = context.Barrier(max(os.cpu_count() or 2, 2))
-        self._busy = [context.Event() for _ in range(self._ready.parties - 1)]
+        self.busy = [context.Event() for _ in range(self._ready.parties - 1)]
         self._processes = [
-            context.Process(target=_compute, args=(self._ready, busy, self._stop), daemon=True) for busy in self._busy
-        ]
-        never = threading.Event()
-
-        def work(until_ns: int, share: float) -> None:
-            some = self._busy[: max(1, round(share * len(self._busy)))]
-            for busy in some:
-                busy.set()
-            clock.wait_until(until_ns, never)
-            for busy in some:
-                busy.clear()
-
-        self._switched = _Switched(work, edges_s, clock, shares)
-
-    def __enter__(self) -> _Switched:
-        for process in self._processes:
-            process.start()
-        self._ready.wait(60.0)
-        return self._switched.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._switched.__exit__()
-        self._stop.set()
-        for busy in self._busy:
-            busy.set()
-        for process in self._processes:
-            process.join()
-
-
-def _compute(ready: Any, busy: Any, stop: Any) -> None:
-    """Load one core whenever ``busy`` is set, until ``stop``. Runs in a process of its own."""
-    ready.wait(60.0)
-    a = np.full((64, 64), 1.0 / 64.0)
-    while not stop.is_set():
-        busy.wait()
-        while busy.is_set() and not stop.is_set():
-            for _ in range(20):
-                a = a @ a
-
-
-def cpu_load(edges_s: Floats, clock: Clock, shares: Sequence[float] = ()) -> Maker:
-    """Compute on all cores but the one that polls, or on a share of them."""
-    return _Cores(edges_s, clock, shares)
-
-
-class _Fast:
-    """Processes that compute during the first half of each period of the clock, one for each core but one."""
-
-    def __init__(self, hz: float, clock: Clock) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._stop = context.Event()
-        self._ready = context.Barrier(max(os.cpu_count() or 2, 2))
-        start_ns = clock.now_ns()
-        self._processes = [
-            context.Process(target=_compute_at, args=(self._ready, self._stop, hz, start_ns), daemon=True)
-            for _ in range(self._ready.parties - 1)
+            context.Process(target=compute, args=(self._ready, self._stop, busy, *given), daemon=True)
+            for busy in self.busy
         ]
 
     def __enter__(self) -> Self:
@@ -309,11 +261,42 @@ class _Fast:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        for busy in self.busy:
+            busy.set()
         for process in self._processes:
             process.join()
 
 
-def _compute_at(ready: Any, stop: Any, hz: float, start_ns: int) -> None:
+def _compute(ready: Any, stop: Any, busy: Any) -> None:
+    """Load one core whenever ``busy`` is set, until ``stop``. Runs in a process of its own."""
+    ready.wait(60.0)
+    a = np.full((64, 64), 1.0 / 64.0)
+    while not stop.is_set():
+        busy.wait()
+        while busy.is_set() and not stop.is_set():
+            for _ in range(20):
+                a = a @ a
+
+
+@contextmanager
+def cpu_load(edges_s: Floats, clock: Clock, shares: Sequence[float] = ()) -> Iterator[Running]:
+    """Compute on all cores but the one that polls, or on a share of them."""
+    never = threading.Event()
+    with _Processes(_compute) as cores:
+
+        def work(until_ns: int, share: float) -> None:
+            some = cores.busy[: max(1, round(share * len(cores.busy)))]
+            for busy in some:
+                busy.set()
+            clock.wait_until(until_ns, never)
+            for busy in some:
+                busy.clear()
+
+        with _Switched(work, edges_s, clock, shares) as load:
+            yield load
+
+
+def _compute_at(ready: Any, stop: Any, _busy: Any, hz: float, start_ns: int) -> None:
     """Load one core in the first half of each period since ``start_ns``. Runs in a process of its own."""
     ready.wait(60.0)
     a, never = np.full((32, 32), 1.0 / 32.0), threading.Event()
@@ -329,4 +312,4 @@ def _compute_at(ready: Any, stop: Any, hz: float, start_ns: int) -> None:
 
 def fast_load(hz: float, clock: Clock) -> AbstractContextManager[object]:
     """Compute on all cores but one during half of each period of a frequency, which is the clock's."""
-    return _Fast(hz, clock)
+    return _Processes(_compute_at, hz, clock.now_ns())

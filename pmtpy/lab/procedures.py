@@ -23,14 +23,15 @@ from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import TOTAL, Derivation, Identity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
-from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import LEVELS_W, fast_load
 from pmtpy.lab.record import Recorder, chosen_column
+from pmtpy.lab.recorded import marked, times_of
 from pmtpy.lab.traces import polls_alone
+from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 
 if TYPE_CHECKING:
@@ -200,13 +201,20 @@ def measure_internal_rate(
         while (now_ns := clock.now_ns()) < end_ns and not clock.wait_until(now_ns + _PATTERN_POLL_NS, stop):
             sensor.read()  # here too, because the poller of a busy machine comes late
         recent = sensor.history()
-        chosen = channel or (TOTAL if TOTAL in recent.names else recent.names[0])
-        if chosen not in recent.names:
-            msg = f"{target} has no power {chosen!r}; it has: {', '.join(recent.names)}"
-            raise TargetError(msg)
-        watts = recent.watts[:, recent.names.index(chosen)]
         t_s = (recent.t_ns - recent.t_ns[0]) / NS_PER_S
-        return find_pattern(t_s, np.asarray(watts, np.float64), load_hz), sensor.identity
+        return find_pattern(t_s, shown_watts(recent, channel, target), load_hz), sensor.identity
+
+
+def shown_watts(recent: Recent, channel: str | None, target: str) -> Floats:
+    """Return one power of a history; None: the total, else the first.
+
+    Raises TargetError: there is no such power.
+    """
+    chosen = channel or (TOTAL if TOTAL in recent.names else recent.names[0])
+    if chosen not in recent.names:
+        msg = f"{target} has no power {chosen!r}; it has: {', '.join(recent.names)}"
+        raise TargetError(msg)
+    return np.asarray(recent.watts[:, recent.names.index(chosen)], np.float64)
 
 
 def recorded_internal_rate(table: pd.DataFrame, column: str, load_hz: float) -> Pattern:
@@ -234,10 +242,10 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
     """
     if len(tables) == 1:
         return "elapsed"
-    if all(bool(t["time"].notna().all()) for t in tables):
+    lacking = [str(t.attrs["path"]) for t in tables if times_of(t) != "time"]
+    if not lacking:
         return "time"
-    lacking = next(str(t.attrs["path"]) for t in tables if not bool(t["time"].notna().all()))
-    msg = f"{lacking} does not say when its rows were taken, so two recordings cannot be put side by side"
+    msg = f"{lacking[0]} does not say when its rows were taken, so two recordings cannot be put side by side"
     raise TargetError(msg)
 
 
@@ -258,8 +266,7 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[PowerTrace], len
     times = [np.maximum.accumulate(t[column].to_numpy(np.float64)) for t in tables]  # a wall clock may be set back
     start, end = max(float(t[0]) for t in times), min(float(t[-1]) for t in times)
     for t, table in zip(times, tables, strict=True):
-        marked = table["marker"].fillna("").astype(str)
-        spans = [s for s in paired(zip(t.tolist(), marked, strict=True))[0] if s.start >= start and s.end <= end]
+        spans = [s for s in marked(table, t) if s.start >= start and s.end <= end]
         if spans:
             starts, ends = (np.array(at, np.float64) for at in zip(*((s.start, s.end) for s in spans), strict=True))
             quarter = (ends - starts) / 4.0

@@ -18,7 +18,7 @@ from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.clocking import Polling
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.markers import paired
+from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
@@ -86,12 +86,32 @@ def one_run(tables: Sequence[pd.DataFrame]) -> bool:
     return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
 
 
+def powers_of(table: pd.DataFrame) -> list[str]:
+    """Return the columns of power that hold anything."""
+    return [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
+
+
+def times_of(table: pd.DataFrame, *, alone: bool = False) -> str:
+    """Return the column of the best times: wall times, where all rows have one, else elapsed ones.
+
+    Of a recording that stands ``alone`` the elapsed ones, which nobody sets.
+    """
+    return "time" if not alone and bool(table["time"].notna().all()) else "elapsed"
+
+
+def marked(table: pd.DataFrame, t_s: Floats) -> list[Span]:
+    """Return what start and end markers enclose, by times of the rows."""
+    labels = table["marker"].fillna("").to_numpy(str)
+    rows = np.flatnonzero(labels != "")
+    return paired(zip(t_s[rows].tolist(), labels[rows].tolist(), strict=True))[0]
+
+
 def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     """Return the column of a channel, named with or without its unit; without a name, that of the total.
 
     Raises TargetError: there is no such channel, no power at all, or no total of several.
     """
-    powers = [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
+    powers = powers_of(table)
     if not powers:
         hint = "; give it with --load" if table.attrs["format"] == _STAMPS else ""
         msg = f"{path} has no power in it: it is of the kind {table.attrs['format']!r}{hint}"
@@ -138,11 +158,11 @@ def _read_directly(table: pd.DataFrame) -> str | None:
 def read_series(table: pd.DataFrame, column: str, *, alone: bool = False) -> Series:
     """Return the known powers of a column, and its energies: at wall times where the recording has them.
 
-    Of a recording that stands ``alone``, at times elapsed, which nobody sets. Polls that brought nothing new, which a
-    recording of ours leaves out, are put back.
+    Of a recording that stands ``alone``, at times elapsed. Polls that brought nothing new, which a recording of ours
+    leaves out, are put back.
     """
-    absolute = not alone and bool(table["time"].notna().all())
-    t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
+    times = times_of(table, alone=alone)
+    absolute, t = times == "time", table[times].to_numpy(np.float64)
     watts = table[column].to_numpy(np.float64)
     known = np.isfinite(t) & np.isfinite(watts)
     t, watts, lost = t[known], watts[known], table["lost"].to_numpy(np.int64)[known]
@@ -180,10 +200,8 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
 
 def marked_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals | None:
     """Return the blocks of a load that start and end markers enclose, or None; times as of :func:`read_series`."""
-    absolute = not alone and bool(table["time"].notna().all())
-    t = table["time" if absolute else "elapsed"].to_numpy(np.float64)
-    marked = table["marker"].fillna("").astype(str)
-    edges = [edge for region in paired(zip(t.tolist(), marked, strict=True))[0] for edge in (region.start, region.end)]
+    times = times_of(table, alone=alone)
+    edges = [edge for r in marked(table, table[times].to_numpy(np.float64)) for edge in (r.start, r.end)]
     if not edges or any(b <= a for a, b in itertools.pairwise(edges)):
         return None
-    return LoadIntervals.switched(np.array(edges), absolute=absolute)
+    return LoadIntervals.switched(np.array(edges), absolute=times == "time")

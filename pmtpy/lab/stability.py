@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.core.channel import TOTAL
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, ManualClock
 from pmtpy.core.rows import Floats
-from pmtpy.errors import TargetError
+from pmtpy.lab.procedures import shown_watts
 from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
 from pmtpy.sensor.sensor import acquisition_of
 
@@ -78,11 +77,7 @@ def measure_stability(
                 else:
                     sensor.read()
             recent = sensor.history()
-        name = channel or (TOTAL if TOTAL in recent.names else recent.names[0])
-        if name not in recent.names:
-            msg = f"{target} has no power {name!r}; it has: {', '.join(recent.names)}"
-            raise TargetError(msg)
-        w = np.asarray(recent.watts[:, recent.names.index(name)], np.float64)
+        w = shown_watts(recent, channel, target)
         w = w[np.isfinite(w) & (recent.t_ns > start_ns)]
         middle = (start_ns - begin_ns) / NS_PER_S + length_s / 2
         rows.append(

@@ -12,27 +12,14 @@ import numpy as np
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.results import Trace
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
-from pmtpy.core.markers import Span, paired
+from pmtpy.core.markers import Span
 from pmtpy.errors import TargetError
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.lab.recorded import one_run
+from pmtpy.lab.recorded import marked, one_run, powers_of, times_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def clock_of(read: pd.DataFrame) -> str:
-    """Return the column with the best time that the file tells."""
-    return "time" if read["time"].notna().all() else "elapsed"
-
-
-def marked(read: pd.DataFrame) -> list[Span]:
-    """Return what was marked, on the clock of :func:`clock_of`."""
-    t = read[clock_of(read)].to_numpy(np.float64)
-    rows = np.flatnonzero((read["marker"] != "").to_numpy())
-    labels = read["marker"].iloc[rows].tolist()
-    return paired(zip(t[rows].tolist(), labels, strict=True))[0]
 
 
 def split(thing: str) -> tuple[str, str | None]:
@@ -81,8 +68,8 @@ def side_by_side(
     for thing in things:
         path, channel = split(thing)
         table = read(path)
-        spans = marked(table)
-        if not any(c.endswith("_W") and table[c].notna().any() for c in table.columns):
+        spans = marked(table, table[times_of(table)].to_numpy(np.float64))
+        if not powers_of(table):
             if traces:
                 traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
             else:
@@ -96,7 +83,7 @@ def side_by_side(
             waiting, spans = [], []
         tables.append(table)
     one = one_run(tables) if one_clock is None else one_clock
-    if one and len({clock_of(t) for t in tables}) > 1:
+    if one and len({times_of(t) for t in tables}) > 1:
         msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
@@ -116,14 +103,15 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
     """
     bare = name.removesuffix("_W")
     column = f"{bare}_W"
-    if column not in read or read[column].isna().all():
-        there = ", ".join(c.removesuffix("_W") for c in read.columns if c.endswith("_W") and read[c].notna().any())
+    powers = powers_of(read)
+    if column not in powers:
+        there = ", ".join(c.removesuffix("_W") for c in powers)
         msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there} (FILE#CHANNEL names one per file)"
         raise TargetError(msg)
     joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read and not polls_alone(read) else None
     return Trace(
         shown,
-        read[clock_of(read)].to_numpy(np.float64),
+        read[times_of(read)].to_numpy(np.float64),
         read[column].to_numpy(np.float64),
         joules,
         read["lost"].to_numpy(np.int64),

@@ -33,9 +33,8 @@ _KIB, _GB = 1024.0, 1e9
 _DIRECTIONS = {"0": "read", "1": "write", "2": "trim"}
 _TIMES, _AMOUNTS = ("time", "timestamp", "time_s", "elapsed"), ("bytes", "amount", "count", "items")
 _NO_BANDWIDTH = re.compile(r"_(iops|[cs]?lat)[._]")  # fio's other logs, which look alike
-_REQUESTS_S = (
-    0.0999  # a tenth, to a rounding: single requests are taken together for so long: readings of power are no finer
-)
+# A tenth, to a rounding: single requests are taken together for so long, since readings of power are no finer.
+_REQUESTS_S = 0.0999
 _DIGITS = 3  # fio tells milliseconds
 _MIN_AMOUNTS = 10  # amounts, from which on it is told that they only rise
 _KINDS = ("size", "request_size", "block_size", "kind", "name")

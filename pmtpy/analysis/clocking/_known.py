@@ -16,10 +16,8 @@ from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_EXACT_PERIODS, _EXACT_SHARE = (
-    0.01,
-    0.95,
-)  # of the period, to which so many stamps follow each other if none of them is late
+# Of the period: so closely do so many stamps follow each other if none of them is late.
+_EXACT_PERIODS, _EXACT_SHARE = 0.01, 0.95
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
 # That are followed at once: a phase has wandered meanwhile, and memory is not without end.

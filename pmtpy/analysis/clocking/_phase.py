@@ -25,9 +25,8 @@ _PIECE_S = 30.0
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
-_PERIOD_NODES = math.sqrt(1.5) * np.array(
-    [-1.0, 0.0, 1.0]
-)  # standard uncertainties: three periods of the variance of all
+# Standard uncertainties of a known period: three periods that have the variance of all.
+_PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
 _PATHS = 1000
 ONE_IN_A_THOUSAND = math.log(1000.0)
@@ -247,10 +246,8 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
     about = period * float(np.angle(np.mean(np.exp(2j * math.pi * middle / period)))) / (2.0 * math.pi)
     off -= period * np.round((middle - about) / period)[:, None]
     path = np.median(off, axis=0)
-    mean, phase = (
-        float(np.median(np.concatenate(steady))),
-        float(path[len(t) // 2]),
-    )  # the middle block is about instant 0
+    mean = float(np.median(np.concatenate(steady)))
+    phase = float(path[len(t) // 2])  # the middle block is about instant 0
     at = np.concatenate([edges[:1], t, edges[-1:]])
     return PhasePath(
         _interval(period * (1.0 + mean), period * (1.0 + rate + bent)),

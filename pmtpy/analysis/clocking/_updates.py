@@ -17,9 +17,8 @@ from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
-_MIN_EXPLAINED_SHARE = (
-    0.5  # of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are
-)
+# Of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are.
+_MIN_EXPLAINED_SHARE = 0.5
 # Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
 # changes that come at the very next update, below which a lattice has none where updates are.
 _IN_A_ROW = 0.05

@@ -173,7 +173,9 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
-        alignment = _by_kernel(found, fit, stamp, one_clock=one_clock)
+        # The kernel's fit knows the shape of the response: lag and rate are those that it has.
+        rate = found.rate if one_clock or fit.best.rate is None else fit.best.rate.turned()
+        alignment = replace(found, lag_s=fit.best.lag_s.moved(found.lag_s.value).widened(stamp), rate=rate)
         points = points_of(updates, base.shape, fit, found.middle_s)
     transfer = p.attempt("gain", lambda: line_of(points))
     line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
@@ -197,12 +199,9 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     response = Characterisation(p.trace.name, p.lattice, None, fit, None, transfer).response
     if response is None or fit is None:
         return compared, None
-    rate = fit.best.rate.value if fit.best.rate is not None else 0.0
-
-    def move(t: Floats) -> Floats:
-        return np.asarray(found.middle_s + (t - found.lag_s.value - found.middle_s) * (1.0 + rate), np.float64)
-
-    return compared, Follows(replace(p.updates, t_s=move(p.updates.t_s)), response)
+    rate = fit.best.rate if fit.best.rate is not None else Estimate(0.0, 0.0, 0.0)
+    laid = ClockFit(found.lag_s, rate.turned(), found.middle_s)
+    return compared, Follows(replace(p.updates, t_s=laid.on_reference(p.updates.t_s)), response)
 
 
 def _holes(p: Prepared) -> str:
@@ -224,13 +223,6 @@ def _units(gain: float) -> str:
         return ""
     times = f"{1e3**thousands:,.0f} times" if thousands > 0 else f"1/{1e3**-thousands:,.0f} of"
     return f"it shows about {times} what the reference shows: one of them is not in watts but, say, in milliwatts"
-
-
-def _by_kernel(found: Alignment, fit: KernelFit, stamp: float, *, one_clock: bool) -> Alignment:
-    """Return the alignment with lag and rate as the kernel's fit has them, which knows the shape of the response."""
-    seen, rate = fit.best.lag_s, fit.best.rate
-    lag = seen.moved(found.lag_s.value).widened(stamp)
-    return replace(found, lag_s=lag, rate=found.rate if one_clock or rate is None else rate.turned())
 
 
 def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> ClockFit:

@@ -66,9 +66,8 @@ def within(curve: PowerTrace, starts_s: Floats, ends_s: Floats) -> npt.NDArray[n
 
 def energies(curve: PowerTrace, starts_s: Floats, ends_s: Floats) -> Floats:
     """Return the energy of windows, joules; NaN where it is not known, or rows are too far apart."""
-    at = [np.interp(ends, curve.t_s, curve.joules) for ends in (starts_s, ends_s)]
     told = within(curve, starts_s, ends_s) & resolves(curve, starts_s, ends_s)
-    return np.where(told, at[1] - at[0], np.nan)
+    return np.where(told, curve.until(ends_s) - curve.until(starts_s), np.nan)
 
 
 def mean_watts(curve: PowerTrace, starts_s: Floats, ends_s: Floats) -> Floats:
@@ -83,8 +82,7 @@ def later_watts(curve: PowerTrace, starts_s: Floats, ends_s: Floats) -> Floats:
     def around(at_s: Floats) -> tuple[Floats, Floats]:
         """Mean power about instants, as far as there are rows, and the middle of these."""
         begin, end = (np.clip(at_s + side * reach_s, curve.start_s, curve.end_s) for side in (-1.0, 1.0))
-        before, after = (np.interp(at, curve.t_s, curve.joules) for at in (begin, end))
-        return (after - before) / np.where(end > begin, end - begin, np.inf), (begin + end) / 2.0
+        return (curve.until(end) - curve.until(begin)) / np.where(end > begin, end - begin, np.inf), (begin + end) / 2.0
 
     (first, first_s), (last, last_s) = around(starts_s), around(ends_s)
     return np.asarray((last - first) / np.where(last_s > first_s, last_s - first_s, np.inf), np.float64)

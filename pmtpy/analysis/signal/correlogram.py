@@ -19,7 +19,7 @@ _MOST_PEAKS = 12  # that are told: each is tried by whoever asked
 def sampled(curve: PowerTrace, start_s: float, end_s: float, step_s: float) -> Floats:
     """Return the mean power in steps from start to end, watts."""
     edges = _steps(start_s, end_s, step_s)
-    return np.asarray(np.diff(np.interp(edges, curve.t_s, curve.joules)) / step_s, np.float64)
+    return np.asarray(np.diff(curve.until(edges)) / step_s, np.float64)
 
 
 def _steps(start_s: float, end_s: float, step_s: float) -> Floats:
@@ -102,29 +102,26 @@ def correlogram(
 
     Raises DeclinedError: no shift within reach lets them overlap by so much.
     """
+    from scipy.signal import correlate, correlation_lags
+
     length = max(fixed.end_s - fixed.start_s, moving.end_s - moving.start_s)
     step = max(step_s, length / 200_000)
     (f, here), (m, there) = seen(fixed, step), seen(moving, step)
     known_f, known_m = np.asarray(here, np.float64), np.asarray(there, np.float64)
-    size = 1 << (len(f) + len(m)).bit_length()
 
-    def spectrum(x: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.complex128]]:
-        return np.asarray(np.fft.rfft(x, size), np.complex128)
+    def products(x: Floats, y: Floats) -> Floats:
+        return np.asarray(correlate(x, y, method="fft"), np.float64)
 
-    def correlate(x: Floats, y: Floats) -> Floats:
-        return np.asarray(np.fft.irfft(spectrum(x) * np.conj(spectrum(y)), size), np.float64)
-
-    n = correlate(known_f, known_m)
+    n = products(known_f, known_m)
     shorter = min(float(np.sum(known_f)), float(np.sum(known_m)))
-    sum_f, sum_m = correlate(f, known_m), correlate(known_f, m)
+    sum_f, sum_m = products(f, known_m), products(known_f, m)
     count = np.maximum(n, 1.0)
-    covariance = correlate(f, m) - sum_f * sum_m / count
-    spread_f = correlate(f * f, known_m) - sum_f**2 / count
-    spread_m = correlate(known_f, m * m) - sum_m**2 / count
+    covariance = products(f, m) - sum_f * sum_m / count
+    spread_f = products(f * f, known_m) - sum_f**2 / count
+    spread_m = products(known_f, m * m) - sum_m**2 / count
     floor = 1e-3 * min(float(f @ f), float(m @ m)) + 1e-12
     r = covariance / np.sqrt(np.maximum(spread_f, floor) * np.maximum(spread_m, floor))
-    shifts = np.where(np.arange(size) < len(f), np.arange(size), np.arange(size) - size) * step
-    shifts = shifts + (fixed.start_s - moving.start_s)
+    shifts = step * correlation_lags(len(f), len(m)) + (fixed.start_s - moving.start_s)
     usable = n > common * shorter
     if reach_s is not None:
         usable &= np.abs(shifts) <= reach_s
@@ -132,8 +129,8 @@ def correlogram(
         within = "at any shift" if reach_s is None else f"within {reach_s:g} s of each other"
         msg = f"the recordings do not overlap {within}"
         raise DeclinedError(msg)
-    order = np.flatnonzero(usable)[np.argsort(shifts[usable])]
-    return Correlogram(*(np.asarray(values[order], np.float64) for values in (shifts, r, n / max(shorter, 1.0))))
+    found = (shifts, r, n / max(shorter, 1.0))
+    return Correlogram(*(np.asarray(values[usable], np.float64) for values in found))
 
 
 def coarse_shift(

@@ -55,19 +55,15 @@ class PowerTrace:
         t, p = _in_order(t_s, watts, "samples of a reference")
         head = float(np.median(p[t <= t[0] + _END_S]))
         tail = float(np.median(p[t >= t[-1] - _END_S]))
-        power = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
         late = float(np.median(np.diff(t))) / math.sqrt(12.0)
-        return replace(_curve(np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]]), power), late_s=late)
+        return replace(_curve(t, np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])), late_s=late)
 
     @staticmethod
     def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
         """Make a curve of readings of a counter in order of time: between two readings their mean power."""
         t, e = _in_order(t_s, joules, "readings of a counter")
         power = np.diff(e) / np.diff(t)
-        return _curve(
-            np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]]),
-            np.concatenate([power[:1], power, power[-1:]]),
-        )
+        return _curve(t, np.concatenate([power[:1], power, power[-1:]]))
 
     @staticmethod
     def of_counter(t_s: Floats, joules: Floats) -> PowerTrace:
@@ -82,8 +78,7 @@ class PowerTrace:
         if len(edges) < 1 or np.any(np.diff(edges) <= 0):
             msg = f"a load needs switching instants that increase, not {len(edges)} of them in disorder"
             raise DeclinedError(msg)
-        states = np.asarray(np.arange(len(edges) + 1) % 2, np.float64)
-        curve = _curve(np.concatenate([[edges[0] - _HELD_ENDS_S], edges, [edges[-1] + _HELD_ENDS_S]]), states)
+        curve = _alternating(edges)
         return replace(curve, start_s=curve.start_s - OFF_S, end_s=curve.end_s + OFF_S)
 
     def watts(self) -> Floats:
@@ -118,14 +113,15 @@ class PowerTrace:
         """Whether kernels (see :class:`Responder`) have no share worth mentioning in a hole."""
         if not len(self.holes_s):
             return np.ones(len(at_s), np.bool_)
-        knots = np.concatenate([[self.t_s[0]], self.holes_s.ravel(), [self.t_s[-1]]])
-        hidden = _curve(knots, np.asarray(np.arange(len(knots) - 1) % 2, np.float64))
-        return np.asarray(Responder(hidden)(at_s, window_s, tau_s) <= _REACHED)
+        return np.asarray(Responder(_alternating(self.holes_s.ravel()))(at_s, window_s, tau_s) <= _REACHED)
+
+    def until(self, at_s: Floats) -> Floats:
+        """Cumulative energy at instants, joules."""
+        return np.interp(at_s, self.t_s, self.joules)
 
     def energy(self, start_s: float, end_s: float) -> float:
         """Energy between two instants, joules."""
-        ends = np.interp([start_s, end_s], self.t_s, self.joules)
-        return float(ends[1] - ends[0])
+        return float(np.diff(self.until(np.array([start_s, end_s])))[0])
 
     def thinned(self, step_s: float) -> PowerTrace:
         """Return the curve with fewer knots: of those within one step the first, and any before a longer piece.
@@ -178,8 +174,15 @@ def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float
 
 
 def _curve(t: Floats, power: Floats) -> PowerTrace:
-    joules = np.concatenate([[0.0], np.cumsum(power * np.diff(t))])
-    return PowerTrace(t, joules - joules[1], float(t[1]), float(t[-2]))
+    """Make a curve of its knots, and of the power before the first, between each and the next, and after the last."""
+    held = np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]])
+    joules = np.concatenate([[0.0], np.cumsum(power * np.diff(held))])
+    return PowerTrace(held, joules - joules[1], float(t[0]), float(t[-1]))
+
+
+def _alternating(edges_s: Floats) -> PowerTrace:
+    """Make a curve that is 0 before the first edge, then 1, and so on."""
+    return _curve(edges_s, np.asarray(np.arange(len(edges_s) + 1) % 2, np.float64))
 
 
 class Responder:
@@ -214,7 +217,7 @@ class Responder:
         if none:
             return self._smooth(t, tau_s) if tau_s > 0.0 else self._watts[_place(self._curve.t_s, t)]
         early = t - window_s
-        energy = self._energy(t) - self._energy(early)
+        energy = self._curve.until(t) - self._curve.until(early)
         if tau_s > 0.0:
             # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
             energy = energy - tau_s * (self._smooth(t, tau_s) - self._smooth(early, tau_s))
@@ -228,9 +231,6 @@ class Responder:
         mean, once, twice = self._twice
         late, middle, early = (self._integral(np.asarray(at - age), mean, once, twice) for age in (0.0, half, base_s))
         return np.asarray(mean + (late - 2.0 * middle + early) / half**2, np.float64)
-
-    def _energy(self, t: Floats) -> Floats:
-        return np.interp(t, self._curve.t_s, self._curve.joules)
 
     def _integral(self, t: Floats, mean: float, once: Floats, twice: Floats) -> Floats:
         i = _place(self._curve.t_s, t)
@@ -252,7 +252,7 @@ class Responder:
         # Of the piece that has begun the energy is known up to the instant itself.
         share = np.divide(-np.expm1(-since / tau_s), since, out=np.full(t.shape, 1.0 / tau_s), where=since > 0.0)
         left = self._states[tau_s][i] * np.exp(-since / tau_s)
-        return np.asarray(left + share * (self._energy(t) - thin.joules[i]), np.float64)
+        return np.asarray(left + share * (self._curve.until(t) - thin.joules[i]), np.float64)
 
 
 def _place(knots_s: Floats, at_s: Floats) -> Ints:

@@ -30,9 +30,8 @@ from pmtpy.errors import DeclinedError
 _MIN_CONFIGS = 3
 _TAIL_CONFIGS = 40  # configurations from which the tails of the errors can be seen
 _PARTS = 20  # in which configurations are left out: one by one where they are fewer
-_MAX_LEVEL_DISTANCE = math.log(
-    3.0
-)  # levels this far outside the training's, or further than these lie apart, are called alien
+# Levels this far outside the training's, or further than these lie apart, are called alien.
+_MAX_LEVEL_DISTANCE = math.log(3.0)
 
 
 @dataclass(frozen=True, slots=True)

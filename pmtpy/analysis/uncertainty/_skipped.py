@@ -69,9 +69,8 @@ def skipped_joules(
         first, last = t[begins], t[np.concatenate((begins[1:], [len(t)])) - 1]
         after = np.concatenate((first[1:], last[-1:]))
         rested, gap = last - first, np.maximum(after - first, 1e-9)  # the newest row has none
-        alike = np.where(
-            rested > _MIN_REST_OF_SKIPPED * refresh_s, rested / refresh_s, 0.0
-        )  # renewals that showed nothing new
+        # Renewals that showed nothing new.
+        alike = np.where(rested > _MIN_REST_OF_SKIPPED * refresh_s, rested / refresh_s, 0.0)
         others, changes = alike.sum() - alike, len(begins) - 1
         seldom = (changes >= _MIN_CHANGES) & (others <= _MAX_ALIKE * (others + changes))
         skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)

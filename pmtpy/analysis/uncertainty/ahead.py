@@ -15,9 +15,8 @@ from pmtpy.analysis.uncertainty.interval import Late
 from pmtpy.core.rows import Floats, Frame, Ints
 
 _MIN_SEEN_TIMES = 3.0  # times as long must have been seen
-# Where in the rows it is looked, as a share of them: evenly, in step with no load (multiples of the golden section).
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it spread evenly over 0 to 1 however many there are
-_EVENLY = np.sort(np.arange(300) * GOLDEN % 1.0)
+_EVENLY = np.sort(np.arange(300) * GOLDEN % 1.0)  # where in the rows it is looked: in step with no load
 
 
 def of_late(parts: Sequence[Frame], columns: Sequence[int], ahead_ns: int, length_s: float) -> list[Late]:

@@ -294,10 +294,9 @@ class _Judge:
         rms = math.sqrt(self._beyond_noise())
         near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
         walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
-        most = (
-            (self.seen.range_watts[1] - self.seen.range_watts[0]) * min(ahead, self.seen.seconds) / _BOUND
-        )  # it stays between those that were seen
-        between = late.peak_to_peak_watts * min(ahead, self.seen.seconds) / _BOUND if late is not None else 0.0
+        bound_s = min(ahead, self.seen.seconds) / _BOUND
+        most = (self.seen.range_watts[1] - self.seen.range_watts[0]) * bound_s  # it stays between those that were seen
+        between = late.peak_to_peak_watts * bound_s if late is not None else 0.0
         return max(near, min(walked, most), between)
 
     def sampling(self) -> float:
@@ -442,9 +441,8 @@ class _Judge:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
         ahead = components["ahead"] if seen.late is None else 0.0  # a longer region would not bring rows sooner
         blurred = math.hypot(components["edges"], ahead, components["lag"], components["clock"])
-        used = abs(seen.joules) or (
-            blurred if self.channel.least_watts > 0.0 else math.inf
-        )  # no powered part uses none
+        # No powered part uses none.
+        used = abs(seen.joules) or (blurred if self.channel.least_watts > 0.0 else math.inf)
         if not short and not 2.0 * blurred > DOUBTFUL_SHARE * used:
             return []
         share = 0.0 if short else 2.0 * blurred / used

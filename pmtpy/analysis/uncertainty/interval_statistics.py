@@ -170,10 +170,8 @@ class _Together:
         if not self.power and not self.refresh:
             self.oldest = unstated_refresh_s(self.all_t, self.t, self.p)
         aged = min(interval.aged_s, self.oldest or interval.aged_s)
-        if (
-            aged and self.sample_s > MISSED_RENEWAL_RATIO * self.refresh
-        ):  # whatever the polls were to be: each finds it renewed
-            aged = self.refresh or aged
+        if aged and self.sample_s > MISSED_RENEWAL_RATIO * self.refresh:
+            aged = self.refresh or aged  # whatever the polls were to be: each finds it renewed
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
         of_late = [interval.of_late[i] if interval.of_late else None for i in columns]
