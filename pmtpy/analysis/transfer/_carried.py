@@ -21,8 +21,8 @@ from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
 
 HELD = 0.985  # a clock that stays below this share of the one asked for is held down
-_LIMITED, _SAME_CLOCK_SHARE = 3, 0.03  # so many rows held down at powers this alike (relative) show a power limit ...
-_ABOVE = 0.05  # ... unless more than this share of the others goes beyond it: then something else held them down
+# Relative, and of the rows: where more than these go so far beyond the power of those held down, it was no power limit.
+_BEYOND, _MOST_BEYOND = 0.03, 0.05
 _GRID = 500  # clocks tried: a thousandth of the range is far below what a clock is known by
 _TURNS = 4  # of searches for what enters to first order
 # Variance of an imagined configuration more, unlike any seen, whose levels tell nothing: from a sixth of the usual to
@@ -94,12 +94,9 @@ def together(each: Floats) -> tuple[Floats, Floats]:
 
 def _power_limit(power_w: Floats, held: npt.NDArray[np.bool_]) -> float:
     """Power at which clocks were held down; infinite if that was not the reason, or none was."""
-    if np.count_nonzero(held) < _LIMITED:
-        return math.inf
-    limit = float(np.median(power_w[held]))
-    alike = float(np.median(np.abs(power_w[held] / limit - 1.0))) < _SAME_CLOCK_SHARE
-    above = np.mean(power_w[~held] > limit * (1.0 + _SAME_CLOCK_SHARE)) if not held.all() else 0.0
-    return limit if alike and above < _ABOVE else math.inf
+    limit = _median(power_w[held])
+    beyond = np.count_nonzero(power_w[~held] > limit * (1.0 + _BEYOND))
+    return limit if np.any(held) and beyond < _MOST_BEYOND * len(power_w) else math.inf
 
 
 def _median(values: Floats) -> float:
@@ -150,11 +147,8 @@ def carry(model: Transfer, rows: Table, targets_mhz: Floats) -> Carried:
     shown, columns = _lines(shapes, found, wanted)
     energy = columns[: len(wanted)] + columns[len(wanted) :]
     variance = np.sum(energy @ left * energy, axis=1) + sum(s.noise for s in shapes)
-    # Outside the training's clocks the shape may be anything from level to twice as steep: rectangular.
-    beyond = sum(float(np.mean(s.beyond(log_f) ** 2)) / 3.0 for s in shapes)
-    variance = np.asarray(variance * (square if strange else 1.0) + beyond, np.float64)
     power, time = np.split(shown, 2)
-    return Carried(power, time, variance, strange)
+    return Carried(power, time, np.asarray(variance * (square if strange else 1.0), np.float64), strange)
 
 
 def _lines(shapes: tuple[ClockShape, ClockShape], at: Floats, log_f: Floats) -> tuple[Floats, Floats]:

@@ -73,10 +73,6 @@ class ClockShape:
         """``s`` at a clock; beyond the knots it goes on with the slope of the outermost two."""
         return np.asarray(_hat(self.knots, log_f) @ self.values, np.float64)
 
-    def beyond(self, log_f: Floats) -> Floats:
-        """How much of :meth:`at` is extrapolated."""
-        return np.asarray(self.at(log_f) - self.at(np.clip(log_f, self.knots[0], self.knots[-1])), np.float64)
-
 
 def fit_shape(index: Ints, log_f: Floats, y: Floats, warm: Floats, knots: Floats) -> ClockShape:
     """Fit levels, slopes, shape and temperature by turns, each time to first order; outliers weigh less (Huber).

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import MISSED, student_95
+from pmtpy.analysis.signal.estimate import student_95
 from pmtpy.analysis.transfer._carried import HELD, Transfer, carry, expected_clocks, fit
 from pmtpy.analysis.transfer._shape import SAME_CLOCK
 from pmtpy.analysis.transfer.table import Table
@@ -28,7 +28,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MIN_CONFIGS = 3
-_TAIL_CONFIGS = 40  # configurations from which the tails of the errors can be seen
 _PARTS = 20  # in which configurations are left out: one by one where they are fewer
 # Levels this far outside the training's, or further than these lie apart, are called alien.
 _MAX_LEVEL_DISTANCE = math.log(3.0)
@@ -91,16 +90,13 @@ def folds_of(train: Table) -> list[Fold]:
 def _width(folds: Sequence[Fold], pattern: Sequence[float]) -> float:
     """Predict the configurations left out from the clocks in ``pattern``.
 
-    Returns the half-width, in predicted standard deviations, that holds 95 % of the errors of log energies. From 20
-    configurations on it is read off the errors, which have long tails; below, it is Student's t times their root
-    mean square, each configuration bringing two errors (power and time).
+    Returns the half-width, in predicted standard deviations, that holds 95 % of the errors of log energies: Student's t
+    times the root mean square of those of configurations.
     """
     errors = [e for fold in folds for e in _errors(fold, pattern) if len(e)]
     n = len(errors)
-    if n >= _TAIL_CONFIGS:
-        return float(np.quantile(np.concatenate(errors), (1.0 - MISSED) * (1.0 + 1.0 / n)))
     square = float(np.mean([np.mean(e**2) for e in errors])) if errors else 1.0
-    return student_95(max(1, n - 1)) * max(math.sqrt(square), 0.1) * math.sqrt(1.0 + 1.0 / max(1, n))
+    return student_95(max(1, n - 1)) * math.sqrt(square) * math.sqrt(1.0 + 1.0 / max(1, n))
 
 
 def _errors(fold: Fold, pattern: Sequence[float]) -> list[Floats]:
@@ -113,7 +109,7 @@ def _errors(fold: Fold, pattern: Sequence[float]) -> list[Floats]:
         own = rows.rows(given)
         guess = carry(model, own, expected_clocks(model, own, rows.set_mhz[inside]))
         error = guess.power + guess.time - np.log(rows.power_w[inside] * rows.time_s[inside])
-        found.append(np.abs(error) / np.sqrt(guess.variance))
+        found.append(np.asarray(error / np.sqrt(guess.variance), np.float64))
     return found
 
 
