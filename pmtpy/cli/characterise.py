@@ -108,8 +108,8 @@ def _one(target: str, args: argparse.Namespace) -> Found:
     live = Recorder(args.duration, args.channel, interval, progress=_progress).alone(target, options)
     if live.identity.virtual:
         say(f"note: {target} is virtual: what was found are the settings of its emulation")
-    found = characterise(live.channel, live.polls, load=live.load)
-    return Found.of(found, target, live.identity, live.polls)
+    found = characterise(live.about.name, live.series, load=live.load)
+    return Found.of(found, target, live.identity, live.series)
 
 
 def _progress(text: str) -> None:

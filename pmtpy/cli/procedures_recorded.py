@@ -54,7 +54,7 @@ def agreement(target: str, args: argparse.Namespace) -> Answer:
     page += map(note, laid.notes)
     document = {"target": target, "channel": columns[0][:-2], "reference": args.against, "marked": windows.marked}
     document |= {"lag_s": laid.lag_s.as_dict() if laid.lag_s is not None else None, "notes": list(laid.notes)}
-    document |= _agreement(found)
+    document |= asdict(found)
     return Answer(document, page)
 
 
@@ -81,7 +81,7 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
             page.append(note(str(error)))
             continue
         page += _agreement_page(found, "parts", "whole", windows)
-        document["wholes"][whole] = {"parts": list(parts)} | _agreement(found)
+        document["wholes"][whole] = {"parts": list(parts)} | asdict(found)
     return Answer(document, page)
 
 
@@ -110,14 +110,6 @@ def _polynomial(fit: PolynomialFit) -> str:
     return " ".join(
         f"{c.value:+.4g} {'W' if i == 0 else 'x' if i == 1 else 'x^2/W'}" for i, c in enumerate(fit.coefficients)
     )
-
-
-def _agreement(found: Agreement) -> dict[str, Any]:
-    document = asdict(found)
-    for name, fit in (("linear", found.linear), ("quadratic", found.quadratic)):
-        if fit is not None:
-            document[name]["coefficients"] = [c.as_dict() for c in fit.coefficients]
-    return document
 
 
 def steps(target: str, args: argparse.Namespace) -> Answer:

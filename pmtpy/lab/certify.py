@@ -164,15 +164,15 @@ def judge(
     unix_s: float = 0.0,
 ) -> Certificate:
     """Judge what was recorded under a scheme; errors as of :func:`certify`."""
-    t, watts, about = polls.t_s, polls.watts(polls.chosen), polls.channels[polls.chosen]
+    whole, about = polls.series, polls.about
     scheme = scheme.met(polls.edges_s)
     known = len(polls.edges_s) and polls.identity.virtual and _shows_all(polls)
     reference = meter or (of_world(polls.edges_s, scheme.shares) if known else NOTHING)
-    first = t <= scheme.response_s
+    first = whole.t_s <= scheme.response_s
     edges = polls.edges_s[polls.edges_s < scheme.response_s]
     load = LoadIntervals.switched(edges[: len(edges) // 2 * 2])
     beside = _until(reference.curve, scheme.response_s)
-    shown = Series(t[first], watts[first])
+    shown = Series(whole.t_s[first], whole.watts[first])
     found = characterise(about.name, shown, load=load, meter=beside)
     if found.kernel is None and beside is not None:  # the stamps of the load may tell what a coarse meter does not
         alone = characterise(about.name, shown, load=load)
@@ -198,7 +198,7 @@ def judge(
         "held_back_s": {cause: number_or_none(s) for cause, s in limits.items()},
         "ranges": _ranges(polls),
     }
-    made = Found.of(found, target, polls.identity, Series(t, watts))
+    made = Found.of(found, target, polls.identity, whole)
     return Certificate(made, about, levels, line, trials, judged, reference.name, conditions)
 
 
@@ -212,7 +212,7 @@ def _until(meter: Series | None, end_s: float) -> Series | None:
 def _shows_all(polls: Polls) -> bool:
     """Whether the chosen channel shows the whole load of a virtual device, and not that of one of its parts."""
     domains = [channel.domain for channel in polls.channels if channel.measures_energy]
-    return {domains[i] for i in outermost(domains)} <= {polls.channels[polls.chosen].domain}
+    return {domains[i] for i in outermost(domains)} <= {polls.about.domain}
 
 
 def _levels(

@@ -154,8 +154,7 @@ def _energies(trials: Trials | None, why: str, rules: Rules) -> tuple[Ruling, Ru
     short = "short loads", f"within {rules.short:g} % of what steady levels make of them"
     if trials is None:
         return _not_judged(*same, why), _not_judged(*short, why)
-    off, cure = 100.0 * (trials.mean.value - 1.0), "more --trials"
-    away = Estimate(off, *(100.0 * (end - 1.0) for end in (trials.mean.low, trials.mean.high)))
+    away, cure = trials.mean.moved(-1.0).scaled(100.0), "more --trials"
     among = f"% in {len(trials.ratios)} trials"
     return (
         judged(*same, trials.sd.scaled(100.0), among, (0.0, rules.repeat), cure=cure),

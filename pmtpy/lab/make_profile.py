@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import ParamSpec, TypeVar
 
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.budget import of_another
 from pmtpy.core.calibration.curves import Affine
@@ -24,7 +25,6 @@ from pmtpy.errors import CalibrationError
 # Standard deviation of energies of one card over repeated measurements by the good practice of Yang, Adamek, Armour
 # (arXiv 2312.02741): 0.25 %. Assumed of another session of any card where there is but one recording of it.
 REPEATABILITY = 0.0025
-_AMBIGUOUS = "ambiguous"
 _LEAST_BELIEF = 0.01  # share of belief in a kernel below which its energies count for nothing
 
 Found = Mapping[str, object]
@@ -180,7 +180,7 @@ def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     come nearest stand for them.
     """
     kernel = found[0].get("kernel")
-    if len(found) > 1 or not isinstance(kernel, Mapping) or kernel.get("family") != _AMBIGUOUS:
+    if len(found) > 1 or not isinstance(kernel, Mapping) or kernel.get("family") != AMBIGUOUS:
         return ()
     rows = [(float(str(row["share"])), row) for row in _shaped(kernel.get("candidates", ()))]
     least = _LEAST_BELIEF * sum(share for share, _ in rows)

@@ -19,6 +19,7 @@ from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
 from pmtpy.analysis.procedures.latency import Latency, latency_of
 from pmtpy.analysis.procedures.updates import UpdateInterval, updates_of
 from pmtpy.analysis.procedures.windows import calm_ends, nearest, recorded, sparsest
+from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import TOTAL, Derivation, Identity, outermost
@@ -46,7 +47,6 @@ _STAMPED_POLL_S = 0.005  # a sensor that stamps its updates is asked so often, a
 _MOST_OF_OTHERS = 0.1  # of stamped rows at which one value rests while others move: by chance, as they are rounded
 _CRYSTALS = 1e-4  # two of 50 millionths each: by so much the stamps of a device may run off the host's clock
 _PATTERN_POLL_NS = 10_000_000  # a pattern of up to 10 Hz or so is looked for
-_MIN_WINDOWS = 2
 
 
 def ways_of(target: str) -> Mapping[str, Mapping[str, str]]:
@@ -132,8 +132,8 @@ def measure_updates(
                 return FoundUpdates("", *stamped, stated.get(whose))
             progress(f"{target} renews its registers at different times, and stamps all of them")
     live = Recorder(seconds, channel=channel, clock=clock, progress=progress).alone(target, options)
-    found = estimate_updates(live.polls.t_s, live.polls.watts, unequal=True)
-    return FoundUpdates(live.channel, found.period_s, None, stated.get(live.channel), found.seen, found.patterned)
+    found, name = estimate_updates(live.t_s, live.series.watts, unequal=True), live.about.name
+    return FoundUpdates(name, found.period_s, None, stated.get(name), found.seen, found.patterned)
 
 
 def _stamped(
@@ -276,7 +276,7 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[PowerTrace], len
             )
             return Windows(starts, ends, marked=True)
     count = int((end - start) / length_s)
-    if count < _MIN_WINDOWS:
+    if count < LEAST_BLOCKS:
         msg = (
             f"the recordings share {max(end - start, 0.0):.3g} s, too little for windows of {length_s:g} s: record "
             "both at the same time, and longer"
@@ -308,10 +308,8 @@ def energy_curve(table: pd.DataFrame, column: str, times: str) -> PowerTrace:
     metadata = table.attrs["metadata"]
     polling = Polling.of(metadata)
     if polling is not None and not np.isfinite(joules).any():
-        rows = np.isfinite(watts)
-        t, watts = polling.polls(t[rows], watts[rows], np.diff(np.cumsum(lost)[rows], prepend=0.0).astype(np.int64))
-        joules, lost = np.full(len(t), np.nan), np.zeros(len(t))
-        return recorded(t, watts, joules, lost)
+        t, watts = polling.polls(t, watts, lost)
+        return recorded(t, watts, np.full(len(t), np.nan), np.zeros(len(t)))
     mean = column[:-2] in mean_powers(metadata or {})
     return recorded(t, watts, joules, lost, mean=mean, whole=polling is not None)
 

@@ -43,16 +43,6 @@ OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """What was recorded: a channel as polled, and when the load was on, both in seconds since the start; of whom."""
-
-    channel: str
-    polls: Series
-    load: LoadIntervals | None
-    identity: Identity
-
-
-@dataclass(frozen=True, slots=True)
 class Polls:
     """All that a register showed, poll by poll, and when the load was on."""
 
@@ -70,6 +60,21 @@ class Polls:
     # what is set on the device, as :meth:`Source.settings` says
     settings: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def about(self) -> Channel:
+        """The chosen channel."""
+        return self.channels[self.chosen]
+
+    @property
+    def series(self) -> Series:
+        """The power of the chosen channel."""
+        return Series(self.t_s, self.watts(self.chosen))
+
+    @property
+    def load(self) -> LoadIntervals | None:
+        """When the load was on; None where that is not known."""
+        return LoadIntervals.switched(self.edges_s) if len(self.edges_s) else None
+
     def watts(self, column: int) -> Floats:
         """Power of one channel; of a counter the mean between its last two moves."""
         if self.channels[column].quantity is Quantity.ENERGY:
@@ -84,7 +89,7 @@ class Polls:
         if not np.any((self.t_s > start_s) & (self.t_s <= end_s) & np.isfinite(self.values[:, self.chosen])):
             msg = f"there is no reading from {start_s:.2f} to {end_s:.2f} s: repeat while nothing else runs"
             raise DeclinedError(msg)
-        if self.channels[self.chosen].quantity is not Quantity.ENERGY:
+        if self.about.quantity is not Quantity.ENERGY:
             return held_polls(self.t_s, self.watts(self.chosen), start_s, end_s)
         t, joules = moves_of(self.t_s, self._joules(self.chosen))
         if len(t) < 2 or start_s < t[0] or end_s > t[-1]:
@@ -116,15 +121,13 @@ class Recorder:
     # open virtual sensors of the same load
     beside: Callable[[Identity], AbstractContextManager[object]] = lambda _: nullcontext()
 
-    def alone(self, target: str, options: Mapping[str, str]) -> Live:
+    def alone(self, target: str, options: Mapping[str, str]) -> Polls:
         """Record the chosen channel of a sensor, ``name[:device]``.
 
         With a ``load`` among its options, which are text, a virtual device is recorded as it is.
         """
         (polls,) = self.together({target: options}, schedule(self.seconds))
-        load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None
-        series = Series(polls.t_s, polls.watts(polls.chosen))
-        return Live(polls.channels[polls.chosen].name, series, load, polls.identity)
+        return polls
 
     def together(
         self, targets: Mapping[str, Mapping[str, str]], edges_s: Floats, shares: Sequence[float] = ()

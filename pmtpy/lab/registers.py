@@ -67,10 +67,9 @@ def measure_registers(
     recorded = recorder.together(targets, schedule(seconds))
     registers = {}
     for target, polls in zip(targets, recorded, strict=True):
-        load = LoadIntervals.switched(polls.edges_s) if len(polls.edges_s) else None
         for i, one in enumerate(polls.channels):
             if one.measures_energy:
-                registers[target, one.name] = _register(target, one, polls.t_s, polls.values[:, i], load)
+                registers[target, one.name] = _register(target, one, polls.t_s, polls.values[:, i], polls.load)
     progress("putting the registers beside each other")
     virtual = tuple(target for target, polls in zip(targets, recorded, strict=True) if polls.identity.virtual)
     return replace(_beside(registers, channel), virtual=virtual)

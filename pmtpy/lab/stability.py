@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Blocks = tuple[Floats, Floats, Floats, Floats]  # middle in s, mean W, sd of readings W, readings
-_FEWEST_READINGS = 2
 _STEP_S = 0.1
 
 
@@ -31,7 +30,7 @@ def recorded_stability(table: pd.DataFrame, column: str, length_s: float) -> Blo
     edges = np.searchsorted(t, t[0] + length_s * np.arange(count + 1))
     rows = []
     for i, (a, b) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
-        whole = b - a >= _FEWEST_READINGS and not lost[a + 1 : b].any()
+        whole = b - a > 1 and not lost[a + 1 : b].any()
         middle = t[0] + length_s * (i + 0.5)
         rows.append((middle, w[a:b].mean(), w[a:b].std(ddof=1), b - a) if whole else (middle, np.nan, np.nan, 1))
     return _columns(rows)
@@ -80,9 +79,7 @@ def measure_stability(
         w = shown_watts(recent, channel, target)
         w = w[np.isfinite(w) & (recent.t_ns > start_ns)]
         middle = (start_ns - begin_ns) / NS_PER_S + length_s / 2
-        rows.append(
-            (middle, w.mean(), w.std(ddof=1), len(w)) if len(w) >= _FEWEST_READINGS else (middle, np.nan, np.nan, 1)
-        )
+        rows.append((middle, w.mean(), w.std(ddof=1), len(w)) if len(w) > 1 else (middle, np.nan, np.nan, 1))
     return _columns(rows)
 
 

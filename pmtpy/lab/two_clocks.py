@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.comparison.align import Alignment, align
+from pmtpy.analysis.comparison.align import MAX_UNEXPLAINED, Alignment, align
 from pmtpy.analysis.signal.correlogram import correlogram
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -23,7 +23,6 @@ from pmtpy.lab.recorded import one_run
 if TYPE_CHECKING:
     import pandas as pd
 
-_MIN_EXPLAINED_SHARE = 0.5  # of the variance: two curves of one load explain as much of each other at some lag
 _MIN_SHIFT_GAIN = 0.1  # of the variance, which a shift explains and wall times do not: clocks that differ
 
 
@@ -85,7 +84,7 @@ def _aligned(moving: PowerTrace, fixed: PowerTrace) -> Alignment | str:
             return align(moving, fixed, one_clock=True)
         alike = correlogram(moving, fixed, step_s=max(moving.cell_s, fixed.cell_s))
         here, best = (np.clip(r, 0.0, 1.0) ** 2 for r in (np.interp(0.0, alike.shift_s, alike.r), np.max(alike.r)))
-        if best < _MIN_EXPLAINED_SHARE or here > best - _MIN_SHIFT_GAIN:
+        if 1.0 - best > MAX_UNEXPLAINED or here > best - _MIN_SHIFT_GAIN:
             raise
         return (
             f"by their wall times the two explain {here:.0%} of each other, and {best:.0%} at another lag: their clocks"

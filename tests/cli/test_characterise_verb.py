@@ -167,7 +167,7 @@ def test_a_meter_for_a_live_sensor_is_refused_with_the_way_to_do_it(
 )
 def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family: str, width_s: float) -> None:
     live = Recorder(12.0, "gpu.instant", 0.006, WalkingClock()).alone("nvml:virtual", options)
-    found = characterise(live.channel, live.polls, load=live.load)
+    found = characterise(live.about.name, live.series, load=live.load)
     assert found.kernel is not None
     assert found.kernel.family == family
     width = found.kernel.best.window_s or found.kernel.best.tau_s
@@ -179,7 +179,7 @@ def test_a_virtual_gpu_is_found_to_be_what_it_is(options: dict[str, str], family
 
 def test_a_counter_is_characterised_by_its_moves() -> None:
     live = Recorder(12.0, "gpu.energy", 0.006, WalkingClock()).alone("nvml:virtual", {})
-    found = characterise(live.channel, live.polls, load=live.load)
+    found = characterise(live.about.name, live.series, load=live.load)
     assert found.lattice is not None
     assert found.lattice.period_s.value == pytest.approx(0.1, rel=0.001)
     assert found.kernel is not None
@@ -231,7 +231,7 @@ def test_a_virtual_device_with_a_load_of_its_own_has_no_stamps() -> None:
     live = Recorder(10.0, None, 0.01, WalkingClock()).alone("nvml:virtual", {"load": "constant:100"})
     assert live.load is None
     assert live.identity.virtual
-    found = characterise(live.channel, live.polls)
+    found = characterise(live.about.name, live.series)
     assert found.kernel is None
 
 

@@ -59,7 +59,7 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
         msg = "nothing changes, so nothing tells when the register was renewed"
         raise DeclinedError(msg)
     stamped = aged_s == 0.0  # the rows of other registers then are all the polls that are known of
-    polls, shown = (t_s, watts) if stamped else Polling(aged_s).polls(t_s, watts, np.zeros(len(t_s), np.int64))
+    polls, shown = (t_s, watts) if stamped else Polling(aged_s).polls(t_s, watts)
     origin = float(polls[0] + polls[-1]) / 2.0
     seen = Intervals.between(polls - origin, shown)
     if not np.any(seen.changed & seen.known(period.value, 0.0)):

@@ -8,6 +8,7 @@ be taken for the rhythm of the polls. Pure; times are seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,8 @@ class Polling:
         known = metadata or {}
         return cls(float(known["polled_s"]), bool(known.get("stamped"))) if known.get("polled_s") else None
 
-    def polls(self, t_s: Floats, values: Floats, lost: Ints) -> tuple[Floats, Floats]:
-        """Return times and values of all polls.
+    def polls(self, t_s: Floats, values: Floats, lost: Ints | Floats | None = None) -> tuple[Floats, Floats]:
+        """Return times and values of all polls; rows without a value are none.
 
         A row that bears the device's own time was found by a poll up to one period later, half of one on average: each
         change is put between two polls half a period either side of it. Rows of which another register is the reason
@@ -46,16 +47,19 @@ class Polling:
         ----------
         t_s, values : float64, shape (n,)
             The rows, in order of time.
-        lost : int64, shape (n,)
+        lost : int64 or float64, shape (n,), optional
             Rows missing before each row: how it was polled there is not known, so nothing is put back.
         """
+        rows = np.flatnonzero(np.isfinite(t_s) & np.isfinite(values))
         if self.stamped:
-            new = np.concatenate([[True], np.diff(values) != 0.0])[: len(t_s)]
+            new = np.diff(values[rows], prepend=math.inf) != 0.0
             new[-1:] = True
-            t_s, values, lost = t_s[new], values[new], np.diff(np.cumsum(lost)[new], prepend=0)
+            rows = rows[new]
+        missed = np.zeros(len(rows)) if lost is None else np.diff(np.cumsum(lost)[rows], prepend=0)
+        t_s, values = t_s[rows], values[rows]
         # A poll that would lie within half a period of the row before is that row.
         missing = np.maximum(0, np.ceil(np.diff(t_s) / self.period_s - 1.5)).astype(np.int64)
-        missing[(lost[1:] > 0) | self._held_up(t_s)[1:]] = 0
+        missing[(missed[1:] > 0) | self._held_up(t_s)[1:]] = 0
         row = np.repeat(np.arange(1, len(t_s)), missing)
         back = 1 + np.arange(len(row)) - np.repeat(np.cumsum(missing) - missing, missing)
         t = np.concatenate([t_s, t_s[row] - back * self.period_s])

@@ -12,7 +12,7 @@ import numpy as np
 from pmtpy.analysis.clocking._intervals import MIN_CHANGES, Bools, FasterThanPollsError, Intervals, few_own, own_changes
 from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
-from pmtpy.analysis.signal.estimate import NAMED, Estimate
+from pmtpy.analysis.signal.estimate import NAMED, STRAY, Estimate
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
@@ -23,8 +23,8 @@ _MIN_EXPLAINED_SHARE = 0.5
 # changes that come at the very next update, below which a lattice has none where updates are.
 _IN_A_ROW = 0.05
 # Updates that bring the value before are no readings if they are so many times as many as by chance, and come one after
-# another no more often than that, within so many standard deviations.
-_BEYOND_CHANCE, _DEVIATIONS = 4.0, 3.0
+# another no more often than that.
+_BEYOND_CHANCE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +278,6 @@ def _renewed(watts: Floats) -> Bools:
     if not _BEYOND_CHANCE * by_chance < np.sum(stands) < len(stands) / 2.0:
         return np.ones(len(watts), np.bool_)
     again = stands[1:][stands[:-1]]
-    alike = _DEVIATIONS * math.sqrt(share * (1.0 - share) / max(len(again), 1))
+    alike = STRAY * math.sqrt(share * (1.0 - share) / max(len(again), 1))
     clustered = len(again) > 0 and np.mean(again) - share > alike
     return np.ones(len(watts), np.bool_) if clustered else np.concatenate([[True], ~stands])

@@ -25,12 +25,12 @@ from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import POLLED, Updates, stamp_step, tidy
+from pmtpy.analysis.uncertainty.channel_times import STREAM_S
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_MOST_UPDATES = 20_000  # a stream that delivers more is no register whose window could be asked for
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 _T = TypeVar("_T")
 
@@ -96,11 +96,8 @@ def prepare(trace: Trace) -> Prepared:
     ready = Prepared(trace, curve, shape, plain, None, counted, summed, {})
     # A counter is renewed when its energy moves: its mean powers move with the load.
     values = trace.joules if counted and trace.joules is not None else trace.watts
-    t, shown = tidy(trace.t_s, values)
-    if trace.polling is not None:
-        known = np.isfinite(trace.t_s) & np.isfinite(values)
-        lost = np.zeros(len(known), np.int64) if trace.lost is None else trace.lost
-        t, shown = tidy(*trace.polling.polls(trace.t_s[known], values[known], lost[known]))
+    polls = (trace.t_s, values) if trace.polling is None else trace.polling.polls(trace.t_s, values, trace.lost)
+    t, shown = tidy(*polls)
     ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, shown))
     found = ready.lattice
     shown_s = found.period_s.value if found is not None else 0.0
@@ -246,8 +243,8 @@ def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, 
         raise DeclinedError(msg)
     spacing = base.updates.period_s
     refuse_coarse(spacing, updates.period_s)
-    if len(updates) > _MOST_UPDATES:
-        msg = f"{len(updates)} readings are a stream, not the updates of a register"
+    if updates.period_s < STREAM_S:
+        msg = f"readings that are {1e3 * updates.period_s:.3g} ms apart are a stream, not the updates of a register"
         raise DeclinedError(msg)
     rate_sd = ONE_CLOCK_RATE if one_clock else None
     pivot_s = found.middle_s

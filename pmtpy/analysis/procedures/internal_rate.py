@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import NAMED, Estimate
+from pmtpy.analysis.signal.estimate import NAMED, STRAY, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -24,7 +24,6 @@ _FEWEST_CYCLES = 1.5
 _FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
 _MOST_HARMONICS = 60  # that are folded back: weaker ones turn the phase by less than a sixtieth
 _LEAST_SHARE = 0.5  # of the spread, that a pattern explains
-_CONSISTENT = 9.0  # chi-square per degree of freedom beyond which the patterns are not those of one rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def internal_rate_of(patterns: Sequence[Pattern]) -> InternalRate:
     choices.sort()
     (best, rate), (second, other) = choices[:2]
     freedom = len(patterns) - 1
-    if best > _CONSISTENT * freedom:
+    if best > STRAY**2 * freedom:
         shown = ", ".join(f"{p.hz.value:.4g} Hz at {p.load_hz:g} Hz" for p in patterns)
         msg = f"no one rate makes these patterns: {shown}; take frequencies that lie nearer to the rate"
         raise DeclinedError(msg)

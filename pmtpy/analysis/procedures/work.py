@@ -85,26 +85,18 @@ def _groups(starts_s: Floats, ends_s: Floats, curve: PowerTrace) -> npt.NDArray[
     """Return where windows begin that the curve resolves or does not know, and at last the number of windows."""
     known = within(curve, starts_s, ends_s)
     alone = resolves(curve, starts_s, ends_s) | ~known
-    apart = np.append(True, starts_s[1:] != ends_s[:-1]) | ~known
+    apart = np.append(np.append(True, starts_s[1:] != ends_s[:-1]) | ~known, True)
     found: list[int] = []
-    begin = 0
-    for i in range(len(starts_s)):
-        if apart[i] and begin < i:
-            _append_rest(found, apart)
-            begin = i
-        if i == begin:
+    whole = True  # the group that was begun last is long enough
+    for i, first in enumerate(apart.tolist()):
+        if first and not whole and not apart[found[-1]]:
+            found.pop()  # what is too short is of the group before, where it follows that
+        if first or whole:
             found.append(i)
-        if alone[i] if i == begin else resolves(curve, starts_s[begin : begin + 1], ends_s[i : i + 1])[0]:
-            begin = i + 1
-    if begin < len(starts_s):
-        _append_rest(found, apart)
-    return np.array([*found, len(starts_s)], np.int64)
-
-
-def _append_rest(found: list[int], apart: npt.NDArray[np.bool_]) -> None:
-    """Let the last group be one with that before it, where it follows that."""
-    if not apart[found[-1]]:
-        found.pop()
+        begin = found[-1]
+        if i < len(starts_s):
+            whole = alone[i] if i == begin else resolves(curve, starts_s[begin : begin + 1], ends_s[i : i + 1])[0]
+    return np.array(found, np.int64)
 
 
 def _kind(kinds: Sequence[str], amounts: Floats) -> str:
