@@ -61,11 +61,9 @@ NOTHING = Reference("", lambda _start, _end: Known())
 
 def of_world(edges_s: Floats, shares: tuple[float, ...]) -> Reference:
     """Take the load that a virtual device's world was made to follow."""
-    loaded = np.zeros(len(edges_s))
-    loaded[::2] = shares[: len(loaded) // 2]
-    knots = np.concatenate([[edges_s[0] - 10.0], edges_s, [edges_s[-1] + 10.0]])
-    watts = virtual_watts(np.concatenate([[0.0], loaded]))
-    trace = PowerTrace.from_energy(knots, np.concatenate([[0.0], np.cumsum(watts * np.diff(knots))]))
+    loaded = np.zeros(len(edges_s) + 1)
+    loaded[1::2] = shares[: len(edges_s) // 2]
+    trace = PowerTrace.of_levels(edges_s, virtual_watts(loaded))
     return Reference("the load of its own world", lambda a, b: Known(trace.energy(a, b) / (b - a)))
 
 

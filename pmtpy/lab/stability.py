@@ -30,9 +30,8 @@ def recorded_stability(table: pd.DataFrame, column: str, length_s: float) -> Blo
     edges = np.searchsorted(t, t[0] + length_s * np.arange(count + 1))
     rows = []
     for i, (a, b) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
-        whole = b - a > 1 and not lost[a + 1 : b].any()
-        middle = t[0] + length_s * (i + 0.5)
-        rows.append((middle, w[a:b].mean(), w[a:b].std(ddof=1), b - a) if whole else (middle, np.nan, np.nan, 1))
+        known = w[:0] if lost[a + 1 : b].any() else w[a:b]
+        rows.append(_block(t[0] + length_s * (i + 0.5), known))
     return _columns(rows)
 
 
@@ -78,8 +77,7 @@ def measure_stability(
             recent = sensor.history()
         w = shown_watts(recent, channel, target)
         w = w[np.isfinite(w) & (recent.t_ns > start_ns)]
-        middle = (start_ns - begin_ns) / NS_PER_S + length_s / 2
-        rows.append((middle, w.mean(), w.std(ddof=1), len(w)) if len(w) > 1 else (middle, np.nan, np.nan, 1))
+        rows.append(_block((start_ns - begin_ns) / NS_PER_S + length_s / 2, w))
     return _columns(rows)
 
 
@@ -88,6 +86,11 @@ def _wait(clock: Clock, driven: ManualClock | None, until_ns: int) -> None:
         driven.advance(max(0, until_ns - driven.now_ns()) / NS_PER_S)
     else:
         clock.wait_until(until_ns, threading.Event())
+
+
+def _block(middle_s: float, w: Floats) -> tuple[float, float, float, float]:
+    """Return a block; of fewer than two readings neither mean nor deviation is known."""
+    return (middle_s, w.mean(), w.std(ddof=1), len(w)) if len(w) > 1 else (middle_s, np.nan, np.nan, 1)
 
 
 def _columns(rows: Sequence[tuple[float, float, float, float]]) -> Blocks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +12,13 @@ import numpy as np
 
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.results import Trace
-from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
 from pmtpy.errors import TargetError
+from pmtpy.io.channels import channel_of
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.lab.recorded import marked, one_run, powers_of, times_of
+from pmtpy.lab.recorded import marked, one_run, power_column, powers_of, times_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,13 +103,8 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
 
     Raises TargetError: there is no such power; the message lists what there is.
     """
-    bare = name.removesuffix("_W")
-    column = f"{bare}_W"
-    powers = powers_of(read)
-    if column not in powers:
-        there = ", ".join(c.removesuffix("_W") for c in powers)
-        msg = f"{read.attrs['path']} has no power called {name!r}; it has: {there} (FILE#CHANNEL names one per file)"
-        raise TargetError(msg)
+    column = power_column(read, name, str(read.attrs["path"]))
+    bare = column.removesuffix("_W")
     joules = read[f"{bare}_J"].to_numpy(np.float64) if f"{bare}_J" in read and not polls_alone(read) else None
     return Trace(
         shown,
@@ -124,36 +121,29 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
 
 def _stated(read: pd.DataFrame, name: str) -> Channel | None:
     """Return what the file's metadata say of a channel; of a total that is the sum of several, what holds for all."""
-    known = {c["name"]: c for c in (read.attrs["metadata"] or {}).get("channels", ())}
-    parts = (
-        [c for c in known.values() if c.get("in_total")] if name == "total" else [known[name]] if name in known else []
-    )
+    metadata = read.attrs["metadata"] or {}
+    known = metadata.get("channels", ())
+    parts = [channel_of(c) for c in known if (c.get("in_total") if name == "total" else c["name"] == name)]
     if not parts:
         return None
-    columns = {c["name"]: read[f"{c['name']}_W"] for c in parts if f"{c['name']}_W" in read}
+    columns = {c.name: read[f"{c.name}_W"] for c in parts if f"{c.name}_W" in read}
     watts = {part: float(column.mean()) for part, column in columns.items() if column.notna().any()}
-    whole = max(abs(sum(watts.values())), 1e-9)
 
-    def most(key: str) -> float | None:
-        values = [float(c[key]) for c in parts if c.get(key) is not None]
-        return max(values) if values else None
+    def most(of: Callable[[Channel], float | None]) -> float | None:
+        return max((value for c in parts if (value := of(c)) is not None), default=None)
 
-    def together(key: str) -> float:
-        return float(np.sqrt(sum(float(c.get(key) or 0.0) ** 2 for c in parts)))
-
-    mean_s = _mean_s(read.attrs["metadata"])
+    mean_s = _mean_s(metadata)
     return Channel(
         name,
-        Quantity.ENERGY if all(c["quantity"] == "energy" for c in parts) else Quantity.POWER,
-        method=EnergyMethod(parts[0]["rule"]) if parts[0].get("rule") else None,
-        refresh_s=mean_s or most("refresh_s"),
-        window_s=mean_s or most("window_s"),
-        lag_s=most("lag_s"),
-        resolution=most("resolution"),
-        gain_u=float(np.sqrt(sum((float(c.get("gain_u") or 0.0) * watts.get(c["name"], 0.0)) ** 2 for c in parts)))
-        / whole,
-        offset_u=together("offset_u"),
-        noise=together("noise"),
+        Quantity.ENERGY if all(c.quantity is Quantity.ENERGY for c in parts) else Quantity.POWER,
+        method=parts[0].energy_method,
+        refresh_s=mean_s or most(lambda c: c.refresh_s),
+        window_s=mean_s or most(lambda c: c.window_s),
+        lag_s=most(lambda c: c.lag_s),
+        resolution=most(lambda c: c.smallest_step),
+        gain_u=math.hypot(*(c.gain_u * watts.get(c.name, 0.0) for c in parts)) / max(abs(sum(watts.values())), 1e-9),
+        offset_u=math.hypot(*(c.offset_u for c in parts)),
+        noise=math.hypot(*(c.noise for c in parts)),
     )
 
 

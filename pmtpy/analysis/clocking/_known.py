@@ -62,9 +62,6 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
     polls, shown = (t_s, watts) if stamped else Polling(aged_s).polls(t_s, watts)
     origin = float(polls[0] + polls[-1]) / 2.0
     seen = Intervals.between(polls - origin, shown)
-    if not np.any(seen.changed & seen.known(period.value, 0.0)):
-        msg = "the polls are too far apart to tell how many updates lay between"
-        raise DeclinedError(msg)
     path = follow(seen, period.value, period.u / period.value, 0.0, known=True)
     clock = clock_of(path, origin, seen, explained(seen, path, seen.changed))
     found, unsure = update_series(polls, shown, clock), clock.phase_s.half_width

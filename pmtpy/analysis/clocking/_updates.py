@@ -239,29 +239,15 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     t, v = tidy(t_s, values)
     t = t + stamp_step(t) / 2.0
     period = clock.period_s.value
-    off = clock.phase_s.value + np.interp(t, clock.blocks_s, clock.block_phase_s)
-    near = np.unique(np.floor((t - off) / period))
-    k = np.unique(np.concatenate([near + i for i in (-1.0, 0.0, 1.0, 2.0)]))
-    u = clock.times(k.astype(np.int64))
-    cell = np.searchsorted(u, t, side="right") - 1
-    inside = (cell >= 0) & (cell < len(u) - 1)
-    t, v, cell = t[inside], v[inside], cell[inside]
-    distance = np.abs(t - (u[cell] + period / 2.0))
-    order = np.lexsort((distance, cell))
-    _, first = np.unique(cell[order], return_index=True)
-    chosen = order[first]
-    renewed = _renewed(v[chosen])
-    stale, chosen = int(np.sum(~renewed)), chosen[renewed]
-    return Updates(
-        k[cell[chosen]].astype(np.int64),
-        u[cell[chosen]],
-        v[chosen],
-        period,
-        clock.phase_s.sd,
-        clock.drift,
-        np.asarray(np.interp(clock.phase_s.value + k[cell[chosen]] * period, clock.blocks_s, clock.block_phase_s)),
-        stale,
-    )
+    shown = (t - clock.phase_s.value - np.interp(t, clock.blocks_s, clock.block_phase_s)) / period
+    newest = np.floor(shown).astype(np.int64)
+    order = np.lexsort((np.abs(shown - newest - 0.5), newest))
+    k, first = np.unique(newest[order], return_index=True)
+    watts = v[order[first]]
+    renewed = _renewed(watts)
+    k, watts, stale = k[renewed], watts[renewed], int(np.sum(~renewed))
+    wander = np.interp(clock.phase_s.value + k * period, clock.blocks_s, clock.block_phase_s)
+    return Updates(k, clock.times(k), watts, period, clock.phase_s.sd, clock.drift, np.asarray(wander), stale)
 
 
 def _renewed(watts: Floats) -> Bools:

@@ -80,20 +80,18 @@ def prepare(trace: Trace) -> Prepared:
     Raises DeclinedError: it has fewer than three rows with a power.
     """
     how = _method(trace)
-    counted = how is EnergyMethod.COUNTER
+    counted, summed = how is EnergyMethod.COUNTER, how is not EnergyMethod.TRAPEZOID
     t, watts = tidy(trace.t_s, trace.watts)
     if len(t) < 3:
         msg = f"{trace.name} has {len(t)} rows with a power: too few to compare"
         raise DeclinedError(msg)
-    summed = how is not EnergyMethod.TRAPEZOID and trace.joules is not None
+    # As samples, means would be later by half a mean, and smoothed once more.
     if summed and trace.joules is not None:
         curve = PowerTrace.of_counter(*tidy(trace.t_s, trace.joules))
     else:
         curve = PowerTrace.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
-    # Of means, their own curve too: as samples they would be later by half a mean, and smoothed once more.
-    shape = curve if how is not EnergyMethod.TRAPEZOID else PowerTrace.from_samples(t, watts)
-    ready = Prepared(trace, curve, shape, plain, None, counted, summed, {})
+    ready = Prepared(trace, curve, curve, plain, None, counted, summed, {})
     # A counter is renewed when its energy moves: its mean powers move with the load.
     values = trace.joules if counted and trace.joules is not None else trace.watts
     polls = (trace.t_s, values) if trace.polling is None else trace.polling.polls(trace.t_s, values, trace.lost)
@@ -101,7 +99,7 @@ def prepare(trace: Trace) -> Prepared:
     ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, shown))
     found = ready.lattice
     shown_s = found.period_s.value if found is not None else 0.0
-    ready.curve, ready.shape = curve.read_at(t, shown_s), shape.read_at(t, shown_s)
+    ready.curve = ready.shape = curve.read_at(t, shown_s)
     if not counted and found is not None and found.poll_s < POLLED * found.period_s.value:
         # A reading that is shown until the next update is as old as its update, not as its last repetition.
         ready.updates = update_series(t, shown, found)

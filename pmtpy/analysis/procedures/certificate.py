@@ -73,13 +73,12 @@ def late_s(t_s: Floats, watts: Floats, levels: Sequence[tuple[float, float, floa
         In order, seconds.
     """
     known = np.isfinite(watts)
-    ends = np.array([*(begin for _, begin, _ in levels), levels[-1][2]])  # what is between two is of the first
-    work = np.append(0.0, np.cumsum(np.array([share for share, *_ in levels]) * np.diff(ends)))
+    # What is between two levels is of the first.
+    ends, shares = [*(begin for _, begin, _ in levels), levels[-1][2]], [share for share, *_ in levels]
+    there = PowerTrace.of_levels(np.array(ends), [shares[0], *shares, shares[-1]])
     try:
         shown = PowerTrace.from_samples(t_s[known], watts[known])
-        reach = float(ends[-1] - ends[0]) / 2.0
-        found = correlogram(shown, PowerTrace.from_energy(ends, work), reach_s=reach, step_s=shown.cell_s)
-        late = -found.best()
+        late = -correlogram(shown, there, reach_s=(ends[-1] - ends[0]) / 2.0, step_s=shown.cell_s).best()
     except DeclinedError:
         return 0.0
     return late if abs(late) > allowed_s + 2.0 * shown.cell_s else 0.0

@@ -116,15 +116,12 @@ def calm_ends(curves: Sequence[PowerTrace], earliest_s: Floats, latest_s: Floats
     reach_s = ((latest_s - earliest_s) / 2.0)[of]
     unrest = np.zeros(len(of))
     for curve in curves:
-        t_s, watts = curve.rows_s, curve.watts()[1:-1]
-        watts = watts - np.mean(watts)
-        begin, end = (np.clip(at_s + side * reach_s, *t_s[[0, -1]]) for side in (-1.0, 1.0))
-        mean, square = (
-            np.subtract(*(np.interp(at, t_s, np.append(0.0, np.cumsum(power * np.diff(t_s)))) for at in (end, begin)))
-            / (end - begin)
-            for power in (watts, watts**2)
-        )
-        unrest += (square - mean**2) / max(float(np.var(watts)), 1e-30)
+        between = curve.watts()[1:-1]
+        watts = curve.watts() - np.mean(between)
+        begin, end = (np.clip(at_s + side * reach_s, curve.start_s, curve.end_s) for side in (-1.0, 1.0))
+        once, squared = (PowerTrace.of_levels(curve.rows_s, power) for power in (watts, watts**2))
+        mean, square = ((each.until(end) - each.until(begin)) / (end - begin) for each in (once, squared))
+        unrest += (square - mean**2) / max(float(np.var(between)), 1e-30)
     order = np.lexsort((unrest, of))
     ends_s = np.array(otherwise_s, np.float64)
     chosen, place = np.unique(of[order], return_index=True)

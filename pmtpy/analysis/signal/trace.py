@@ -56,14 +56,15 @@ class PowerTrace:
         head = float(np.median(p[t <= t[0] + _END_S]))
         tail = float(np.median(p[t >= t[-1] - _END_S]))
         late = float(np.median(np.diff(t))) / math.sqrt(12.0)
-        return replace(_curve(t, np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])), late_s=late)
+        levels = np.concatenate([[head], (p[1:] + p[:-1]) / 2.0, [tail]])
+        return replace(PowerTrace.of_levels(t, levels), late_s=late)
 
     @staticmethod
     def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
         """Make a curve of readings of a counter in order of time: between two readings their mean power."""
         t, e = _in_order(t_s, joules, "readings of a counter")
         power = np.diff(e) / np.diff(t)
-        return _curve(t, np.concatenate([power[:1], power, power[-1:]]))
+        return PowerTrace.of_levels(t, np.concatenate([power[:1], power, power[-1:]]))
 
     @staticmethod
     def of_counter(t_s: Floats, joules: Floats) -> PowerTrace:
@@ -78,8 +79,15 @@ class PowerTrace:
         if len(edges) < 1 or np.any(np.diff(edges) <= 0):
             msg = f"a load needs switching instants that increase, not {len(edges)} of them in disorder"
             raise DeclinedError(msg)
-        curve = _alternating(edges)
+        curve = PowerTrace.of_levels(edges, np.arange(len(edges) + 1) % 2)
         return replace(curve, start_s=curve.start_s - OFF_S, end_s=curve.end_s + OFF_S)
+
+    @staticmethod
+    def of_levels(edges_s: Floats, levels: npt.ArrayLike) -> PowerTrace:
+        """Make a curve of the instants at which its power changes, and the power before and after each."""
+        held = np.concatenate([[edges_s[0] - _HELD_ENDS_S], edges_s, [edges_s[-1] + _HELD_ENDS_S]])
+        joules = np.concatenate([[0.0], np.cumsum(levels * np.diff(held))])
+        return PowerTrace(held, joules - joules[1], float(edges_s[0]), float(edges_s[-1]))
 
     def watts(self) -> Floats:
         """Power between the knots, shape (n,)."""
@@ -113,7 +121,8 @@ class PowerTrace:
         """Whether kernels (see :class:`Responder`) have no share worth mentioning in a hole."""
         if not len(self.holes_s):
             return np.ones(len(at_s), np.bool_)
-        return np.asarray(Responder(_alternating(self.holes_s.ravel()))(at_s, window_s, tau_s) <= _REACHED)
+        hidden = PowerTrace.of_levels(self.holes_s.ravel(), np.arange(self.holes_s.size + 1) % 2)
+        return np.asarray(Responder(hidden)(at_s, window_s, tau_s) <= _REACHED)
 
     def until(self, at_s: Floats) -> Floats:
         """Cumulative energy at instants, joules."""
@@ -171,18 +180,6 @@ def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float
         parts.append((start_s, min(a, end_s)))
         start_s = max(start_s, b)
     return [(a, b) for a, b in [*parts, (start_s, end_s)] if a < b]
-
-
-def _curve(t: Floats, power: Floats) -> PowerTrace:
-    """Make a curve of its knots, and of the power before the first, between each and the next, and after the last."""
-    held = np.concatenate([[t[0] - _HELD_ENDS_S], t, [t[-1] + _HELD_ENDS_S]])
-    joules = np.concatenate([[0.0], np.cumsum(power * np.diff(held))])
-    return PowerTrace(held, joules - joules[1], float(t[0]), float(t[-1]))
-
-
-def _alternating(edges_s: Floats) -> PowerTrace:
-    """Make a curve that is 0 before the first edge, then 1, and so on."""
-    return _curve(edges_s, np.asarray(np.arange(len(edges_s) + 1) % 2, np.float64))
 
 
 class Responder:

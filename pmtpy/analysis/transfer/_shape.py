@@ -44,14 +44,12 @@ def knots_of(log_f: Floats) -> Floats:
 
 def _hat(knots: Floats, log_f: Floats) -> Floats:
     """Weights of the knots in a linear inter- and extrapolation at ``log_f``; shape (n, knots)."""
-    weights = np.zeros((len(log_f), len(knots)))
+    from scipy.interpolate import BSpline
+
     if len(knots) == 1:
-        return weights + 1.0
-    i = np.clip(np.searchsorted(knots, log_f) - 1, 0, len(knots) - 2)
-    part = (log_f - knots[i]) / (knots[i + 1] - knots[i])
-    rows = np.arange(len(log_f))
-    weights[rows, i], weights[rows, i + 1] = 1.0 - part, part
-    return weights
+        return np.ones((len(log_f), 1))
+    weights = BSpline.design_matrix(log_f, np.pad(knots, 1, mode="edge"), 1, extrapolate=True)
+    return np.asarray(weights.toarray(), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,9 @@ def fit_shape(index: Ints, log_f: Floats, y: Floats, warm: Floats, knots: Floats
         bent, rate = follow(slope[index], s)
         steep = slope[index] * rate  # derivative by the shape
         left = y - warmth * warm - level[index] - bent + steep * s
-        values = _centred(_solve(hat * steep[:, None], left, weight)) * float(np.mean(slope))
+        design = hat * steep[:, None]
+        normal = (design.T * weight) @ design + 1e-9 * np.eye(len(knots))
+        values = _centred(np.linalg.solve(normal, (design.T * weight) @ left)) * float(np.mean(slope))
         slope = slope / float(np.mean(slope))
         residual = y - level[index] - follow(slope[index], hat @ values)[0]
         # Temperature last, and only what clock and configuration leave over: over the clocks it rose with time.
@@ -131,11 +131,6 @@ def _polished(index: Ints, knot: Ints, knots: int, y: Floats) -> Floats:
         level = np.nanmedian(grid - effect, axis=1)
         effect[seen] = np.nanmedian((grid - level[:, None])[:, seen], axis=0)
     return effect
-
-
-def _solve(design: Floats, y: Floats, weight: Floats) -> Floats:
-    left = (design.T * weight) @ design + 1e-9 * np.eye(design.shape[1])
-    return np.asarray(np.linalg.solve(left, (design.T * weight) @ y), np.float64)
 
 
 def _centred(values: Floats) -> Floats:

@@ -8,7 +8,6 @@ if the part went on as before and after is stated. A load that is off again and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,27 +31,22 @@ def missing_joules(t: Floats, powers: Floats, sample_s: float, length: float) ->
     if sample_s < STREAM_S or powers.min(initial=math.inf) > 0.0:
         return [0.0] * len(powers)
     longest = max(_MAX_DROP_OUT_S, _MAX_DROP_OUT_SAMPLES * sample_s)
-    return [_missing(t.tolist(), p, longest, length) if p.min() <= 0.0 else 0.0 for p in powers]
+    return [_missing(t, p, longest, length) if p.min() <= 0.0 else 0.0 for p in powers]
 
 
-def _missing(t: Sequence[float], power: Floats, longest: float, length: float) -> float:
+def _missing(t: Floats, power: Floats, longest: float, length: float) -> float:
     runs = np.flatnonzero(np.diff(power <= 0.0, prepend=False, append=False)).reshape(-1, 2).tolist()
     if len(runs) > _MOST_DROP_OUTS:
         return 0.0
     missing = 0.0
     for first, after in runs:
         before = first - 1
-        if before < 0 or after == len(t) or t[after] - t[before] > longest:
+        if before < 0 or after == len(t):
             continue
-        begin, end = max(0.0, t[before]), min(length, t[after])
-        low, high = sorted((float(power[before]), float(power[after])))
-        if end > begin and low >= _MIN_POWERS_RATIO * high:
-            seconds = t[after] - t[before]
-            shown = _area(t[before : after + 1], power[before : after + 1])
-            missing += ((low + high) / 2.0 * seconds - shown) * (end - begin) / seconds
+        at, p = t[before : after + 1], power[before : after + 1]
+        seconds, inside = float(at[-1] - at[0]), float(min(length, at[-1]) - max(0.0, at[0]))
+        low, high = sorted((float(p[0]), float(p[-1])))
+        if seconds <= longest and inside > 0.0 and low >= _MIN_POWERS_RATIO * high:
+            shown = float(np.diff(at) @ (p[1:] + p[:-1])) / 2.0
+            missing += ((low + high) / 2.0 * seconds - shown) * inside / seconds
     return missing
-
-
-def _area(t: Sequence[float], power: Floats) -> float:
-    """Energy under straight lines between readings."""
-    return float(np.diff(t) @ (power[1:] + power[:-1])) / 2.0

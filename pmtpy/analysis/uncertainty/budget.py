@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, seen_share, span_s
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, is_power, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import SHARED
 from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
@@ -64,12 +65,8 @@ class UncertaintyBudget(NamedTuple):
     @classmethod
     def of(cls, components: Sequence[tuple[str, float]], warnings: Sequence[str] = ()) -> UncertaintyBudget:
         """Make one of independent components, the largest first; NaN is kept: not known."""
-        ranked = sorted([c for c in components if c[1] != 0.0], key=_size, reverse=True)
+        ranked = sorted([c for c in components if c[1] != 0.0], key=itemgetter(1), reverse=True)
         return cls(math.sqrt(sum([u * u for _, u in ranked])), tuple(ranked), tuple(warnings))
-
-
-def _size(component: tuple[str, float]) -> float:
-    return component[1]
 
 
 def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> UncertaintyBudget:
@@ -182,9 +179,7 @@ class _Judge:
 
     def __init__(self, channel: Channel, seen: IntervalStatistics) -> None:
         self.channel, self.seen = channel, seen
-        method = channel.energy_method
-        self.power = method is not EnergyMethod.COUNTER
-        self.mean = method is EnergyMethod.MEAN
+        self.power, self.mean = is_power(channel), channel.energy_method is EnergyMethod.MEAN
         self.refresh_s, self.window_s = channel.refresh_s or 0.0, channel.window_s or 0.0
         self.sample_s = max(seen.sample_s, self.refresh_s)  # time for which one reading stands
         self.noise_w = channel.noise or seen.noise_watts
@@ -426,16 +421,13 @@ class _Judge:
                 far = f" (the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J)"
         if not part_time and not far:
             return []
-        renewed = f", or that of what they show, {duration(self.refresh_s)}," if self._polled_seldom() else ""
+        seldom = 0.0 < self.refresh_s < POLLED * self.sample_s  # the register is renewed more often than it is read
+        renewed = f", or that of what they show, {duration(self.refresh_s)}," if seldom else ""
         why = (
             f"{name}: {sees}a load with a period near that of its readings, {duration(self.sample_s)}{renewed} or a "
             f"whole fraction of it can alias unnoticed{far}; measure longer, or vary the start over several runs"
         )
         return [why]
-
-    def _polled_seldom(self) -> bool:
-        """Whether a register is renewed more often than it is read."""
-        return 0.0 < self.refresh_s < POLLED * self.sample_s
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
