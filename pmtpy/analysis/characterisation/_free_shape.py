@@ -26,6 +26,7 @@ _CELLS = 32
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _MIN_CELLS = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
+_WIDER, _MOST_REACHES = 1.1, 4  # times wider than where it was looked for, and how often it is looked for further
 _ROUGHNESS_WEIGHT = 1e-5  # weight of second differences, against the variance of the reference
 _MIN_VARIATION = 1e-9  # of the reference: less is rounding
 _MIN_EXCESS = 1.25  # times the residual, below which it does not matter
@@ -70,7 +71,7 @@ class FreeShape:
 def fit_free(
     at_s: Floats, watts: Floats, reference: PowerTrace, *, weights: Floats | float = 1.0, lag_s: float, spread_s: float
 ) -> FreeShape | None:
-    """Fit a kernel of free shape.
+    """Fit a kernel of free shape, as far as it reaches: a long tail that is cut off would be missing in its mean.
 
     Parameters
     ----------
@@ -79,13 +80,25 @@ def fit_free(
     weights : float64, shape (n,), or float
         How much each reading counts: where a phase jumps, readings are off whatever the kernel is.
     lag_s, spread_s : float
-        About the mean and the standard deviation of the kernel: where it is looked for.
+        About the mean and the standard deviation of the kernel: where it is looked for at first.
 
     Returns
     -------
     FreeShape or None
         None where there are too few readings, or the reference does not vary within the kernel.
     """
+    found = _within(at_s, watts, reference, weights, lag_s=lag_s, spread_s=spread_s)
+    for _ in range(_MOST_REACHES):
+        if found is None or found.spread_s.value < _WIDER * spread_s:
+            break
+        lag_s, spread_s = found.lag_s.value, found.spread_s.value
+        found = _within(at_s, watts, reference, weights, lag_s=lag_s, spread_s=spread_s) or found
+    return found
+
+
+def _within(
+    at_s: Floats, watts: Floats, reference: PowerTrace, weights: Floats | float, *, lag_s: float, spread_s: float
+) -> FreeShape | None:
     cells = min(_CELLS, len(at_s) // _ROWS_PER_CELL)
     if cells < _MIN_CELLS:
         return None
