@@ -22,6 +22,7 @@ from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import CalibrationError, SinkError, TargetError
+from pmtpy.io.write.file import already_there
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
 from pmtpy.lab.certify_rules import Rules
@@ -75,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", metavar="TIME", help="mean time between polls (default: 3ms or less)")
     parser.add_argument("--report", metavar="FILE", help="write the report there, too, as JSON")
     parser.add_argument("--profile", metavar="FILE", help="write a calibration profile of what was found")
+    parser.add_argument("--overwrite", action="store_true", help="replace FILEs that exist")
     parser.add_argument(
         "--store", action="store_true", help="keep the profile where pmtpy looks for it when it opens this very device"
     )
@@ -86,6 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Certify, print, write what was asked for."""
     check_writable(args.report, args.profile)
+    for path in (args.report, args.profile):
+        if path and Path(path).is_file() and not args.overwrite:
+            raise already_there(Path(path))
     target = canonical(args.target)
     said = load_settings().texts_for(target, os.environ)
     made = certify(
@@ -147,7 +152,9 @@ def _profile(made: Certificate, args: argparse.Namespace) -> None:
         say(f"profile {profile.digest} written to {args.profile}")
     if args.store:
         try:
-            say(f"profile {profile.digest} stored in {profile_store.save(profile)}")
+            path, before = profile_store.save(profile)
+            replaced = f", in the place of {before.digest} ({before.summary})" if before is not None else ""
+            say(f"profile {profile.digest} ({profile.summary}) stored in {path}{replaced}")
         except CalibrationError as error:
             say(f"not stored: {error}")
 

@@ -189,7 +189,7 @@ def corrected_by(facts: dict[str, Any] | None, name: str | None = None) -> froze
     """
     channels = {c["name"]: c for c in (facts or {}).get("channels", ())}
     own = {each: applied_to(str(c.get("reference", ""))) for each, c in channels.items()}
-    if not any(own.values()):
+    if all(by is None for by in own.values()):
         return frozenset(filter(None, [str((facts or {}).get("calibration") or "")]))
     of = {each: c.get("of") for each, c in channels.items()}
     formed = {each: tuple(map(str, names)) if isinstance(names, (list, tuple)) else () for each, names in of.items()}
@@ -199,7 +199,7 @@ def corrected_by(facts: dict[str, Any] | None, name: str | None = None) -> froze
         each = left.pop()
         seen.add(each)
         left += set(formed.get(each, ())) - seen
-    return frozenset(own[each] for each in seen if own.get(each))
+    return frozenset(filter(None, (own.get(each) for each in seen)))
 
 
 def time_u_of(facts: dict[str, Any] | None) -> float:

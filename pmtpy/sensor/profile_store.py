@@ -29,10 +29,12 @@ def folder() -> str:
     return os.path.join(base, "pmtpy", "profiles")  # noqa: PTH118
 
 
-def save(profile: Profile) -> str:
-    """Keep a profile in the place of the one before; return the path of its file.
+def save(profile: Profile) -> tuple[str, Profile | None]:
+    """Keep a profile in the place of the one before; return the path of its file, and that one.
 
-    Raises CalibrationError: it is not of one device that can be known again.
+    One whose gain was not measured takes the place of none whose was, while that is of use.
+
+    Raises CalibrationError: it is not of one device that can be known again, or would take such a place.
     Raises SinkError: the file cannot be written.
     """
     device = profile.device
@@ -46,6 +48,13 @@ def save(profile: Profile) -> str:
     if not os.path.isabs(path):  # noqa: PTH117
         msg = f"{path}: this user has no home directory: set XDG_DATA_HOME to where profiles shall be kept"
         raise SinkError(msg)
+    before = _before(path)
+    if before is not None and profile.as_shown and not before.as_shown and _fits(before, device):
+        msg = (
+            f"the gain of this profile was not measured, and that of {before.digest}, which is kept of this device in "
+            f"{path}, was ({before.summary}): certify it beside a meter (--meter), or remove that file first"
+        )
+        raise CalibrationError(msg)
     try:
         os.makedirs(folder(), exist_ok=True)  # noqa: PTH103
         with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
@@ -54,7 +63,29 @@ def save(profile: Profile) -> str:
     except OSError as error:
         msg = f"{path}: the profile could not be written: {error.strerror}"
         raise SinkError(msg) from error
-    return path
+    return path, before
+
+
+def _before(path: str) -> Profile | None:
+    """Return the profile in a file; None where there is none, or none that can be read."""
+    from pmtpy.core.calibration.profile import parse_profile
+
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123
+            return parse_profile(file.read(), path)
+    except (OSError, UnicodeDecodeError, CalibrationError):
+        return None
+
+
+def _fits(profile: Profile, device: Identity) -> bool:
+    """Whether the device, as it is now, takes a profile: its driver may be of another branch."""
+    from pmtpy.core.calibration.matching import refuse_stranger
+
+    try:
+        refuse_stranger(profile, device)
+    except CalibrationError:
+        return False
+    return True
 
 
 def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile], list[str]]:
@@ -83,5 +114,14 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
             notes.append(f"the profile {path} is left out: {error}")
             continue
         profiles.append(profile)
-        notes.append(f"{profile.channel}: corrected by the profile {profile.digest} of this very device, {path}")
+        notes.append(f"{profile.channel}: {_said(profile)} {profile.digest} of this very device, {path}")
     return profiles, notes
+
+
+def _said(profile: Profile) -> str:
+    """Say what a profile does to its channel."""
+    if not profile.as_shown:
+        return "corrected by the profile"
+    if profile.response.shaped:
+        return "the gain is as shown, since none was measured; energies are corrected in time by the profile"
+    return "neither gain nor kernel are known, so nothing is corrected by the profile"

@@ -95,6 +95,13 @@ def _is_printed(
     assert json.loads(told.out) == json.loads(report.read_text(encoding="utf-8"))
     assert json.loads(profile.read_text(encoding="utf-8"))["channel"] == "gpu.instant"
     assert "not stored: the profile is of a virtual device" in told.err
+    report.write_text("another card's", encoding="utf-8")
+    assert main(words) == 2
+    assert "report.json exists already" in capsys.readouterr().err
+    assert report.read_text(encoding="utf-8") == "another card's"
+    assert main([*words, "--overwrite"]) == verb.BROKEN
+    assert json.loads(report.read_text(encoding="utf-8"))["target"] == "nvml:virtual"
+    capsys.readouterr()
     for never in ("gain=x", "coverage=5", "gain=1e9"):
         assert main(["certify", "nvml:virtual", "--rule", never]) == 2
     assert "the rules are period, coverage" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends.nvml import _published as published
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.calibration.curves import Affine
-from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.calibration.matching import Calibration
+from pmtpy.core.calibration.profile import Profile, applied_to
 from pmtpy.core.channel import Channel, Identity, Quantity
-from pmtpy.core.response import Number
+from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import CalibrationError
@@ -35,7 +37,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_device_finds_its_own_profile_and_no_other(store: Path) -> None:
     assert profile_store.find(_CARD, _CHANNELS) == ([], [])
-    path = profile_store.save(_profile())
+    path, before = profile_store.save(_profile())
+    assert before is None
     profile_store.save(_profile(Identity("nvml", "NVIDIA X", "GPU-2", "570.1")))
     assert Path(path).parent == store
     found, notes = profile_store.find(_CARD, _CHANNELS)
@@ -55,9 +58,35 @@ def test_another_driver_branch_and_a_broken_file_are_left_out_and_said(store: Pa
 
 def test_a_later_profile_takes_the_place_of_the_one_before(store: Path) -> None:
     profile_store.save(_profile())
-    profile_store.save(_profile(gain=0.8))
+    _, before = profile_store.save(_profile(gain=0.8))
+    assert before == _profile()
     found, _ = profile_store.find(_CARD, _CHANNELS)
     assert [p.digest for p in found] == [_profile(gain=0.8).digest]
+
+
+def test_a_profile_without_a_measured_gain_takes_the_place_of_none_that_has_one(store: Path) -> None:
+    path, _ = profile_store.save(_profile())
+    with pytest.raises(CalibrationError, match=r"gain 0\.9 \+- 0\.01.*beside a meter \(--meter\)"):
+        profile_store.save(_profile(gain=1.0))
+    assert [p.digest for p in profile_store.find(_CARD, _CHANNELS)[0]] == [_profile().digest]
+    later = replace(_CARD, version="580.2")  # the driver's other branch does not take the one that is kept
+    profile_store.save(_profile(later, gain=1.0))
+    profile_store.save(replace(_profile(later, gain=1.0), low=20.0))
+    Path(path).write_text("spoilt", encoding="utf-8")
+    profile_store.save(_profile(gain=1.0))
+
+
+def test_a_profile_that_corrects_nothing_is_not_said_to_correct(store: Path) -> None:
+    kernel = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001))
+    for response, said in ((kernel, "the gain is as shown"), (UNKNOWN, "nothing is corrected by")):
+        profile = replace(_profile(gain=1.0), response=response)
+        profile_store.save(profile)
+        (note,) = profile_store.find(_CARD, _CHANNELS)[1]
+        assert said in note
+        assert not note.startswith("gpu.instant: corrected")
+        (channel,) = Calibration({"gpu.instant": profile}).channels(_CHANNELS)
+        assert applied_to(channel.reference) == ""
+    assert applied_to(_profile().calibrated(_CHANNELS[0]).reference) == _profile().digest
 
 
 def test_a_virtual_device_and_one_without_serial_are_not_stored(store: Path) -> None:
@@ -78,6 +107,9 @@ def test_an_opened_card_is_corrected_by_its_stored_profile_which_every_result_sa
         assert channel.gain_u == pytest.approx(0.032, abs=0.001)
         clock.advance(1.0)
         shown = sensor.read().watts[1]
+    profile_store.save(_profile(identity, gain=1.0))
+    with create("nvml:0", **given) as sensor:  # one that corrects no gain
+        assert any(note.startswith("gpu.instant: not calibrated; 5 cards") for note in sensor.identity.notes)
     profile_store.save(_profile(identity, gain=0.5))
     with create("nvml:0", **given) as sensor:
         clock.advance(1.0)

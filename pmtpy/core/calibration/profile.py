@@ -29,7 +29,9 @@ _ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
 _WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
 _MAX_WIDTH_S = 3600.0  # of each: the memory that an energy takes grows with it
-_APPLIED = re.compile(r"calibration ([0-9a-f]{16}) \(")  # how the reference of a corrected channel begins
+# how the reference of a channel with a profile begins, if its powers are corrected and if not
+_CORRECTED, _AS_SHOWN = "calibration", "powers as shown, kernel of calibration"
+_APPLIED = re.compile(rf"({_CORRECTED}|{_AS_SHOWN}) ([0-9a-f]{{16}}) \(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,20 @@ class Profile:
         canonical = json.dumps(_as_document(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
+    @property
+    def as_shown(self) -> bool:
+        """Whether its curve changes nothing, as where no meter told the gain."""
+        curve = self.curve
+        return isinstance(curve, Affine) and (curve.gain.value, curve.offset.value) == (1.0, 0.0)
+
+    @property
+    def summary(self) -> str:
+        """What it knows, in a few words."""
+        gain = f"gain {self.curve.gain.value:.4g} +- {self.curve.gain.u:.2g}" if isinstance(self.curve, Affine) else ""
+        told = "gain not measured" if self.as_shown else gain or "gain by a curve"
+        kernel = self.response.family or "known" if self.response.shaped else "not known"
+        return f"{told}, kernel {'left open' if self.candidates else kernel}"
+
     def outside(self, true: Floats) -> int:
         """Return how many of the corrected values lie outside the range over which the profile was made."""
         low, high = self.curve.true(np.array([self.low, self.high]))
@@ -102,14 +118,17 @@ class Profile:
             noise=(self.response.noise_w or channel.noise) * middle,
             resolution=channel.smallest_step * middle,
             response=replace(how, state_w=how.state_w * middle, known_at_w=known_at_w),
-            reference=f"calibration {self.digest} ({source})",
+            reference=f"{_AS_SHOWN if self.as_shown else _CORRECTED} {self.digest} ({source})",
         )
 
 
-def applied_to(reference: str) -> str:
-    """Return the digest of the profile by which a channel with this reference was corrected; empty: it shows itself."""
+def applied_to(reference: str) -> str | None:
+    """Return the digest of the profile by which the powers of a channel with this reference were corrected.
+
+    Empty: its profile leaves them as shown; None: it had no profile.
+    """
     found = _APPLIED.match(reference)
-    return found.group(1) if found else ""
+    return None if found is None else found.group(2) if found.group(1) == _CORRECTED else ""
 
 
 def _uncertainties(profile: Profile) -> tuple[float, float, float]:
