@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.clocking._intervals import Bools, Intervals
+from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.core.rows import Floats
 
 MAX_PERIOD_RATIO = 1.25  # period in the shortest that one comb serves
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
 _POLLS_PER_RATE = 100  # polls at one rate, where they bring changes at random
+_BLUR_REACH = 5.0  # deviations
+_PIECE = 1 << 18  # cells
 _SEEN = (0.2, 0.9)  # shares of the updates that bring a change: in each block one of them holds
 
 
@@ -34,19 +36,26 @@ class Comb:
         known = seen.known(period, soft)
         self._told = seen.changed[known]
         self.start = float(seen.after[0]) - 4.0 * period
-        grid = self.start + cell * np.arange(math.ceil((seen.before[-1] + 4.0 * period - self.start) / cell))
-        knots = np.append(seen.after, seen.before[-1])
-
-        def share(which: Bools) -> Floats:
-            total = np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
-            inside = np.diff(np.interp(grid, knots, total)) / cell
-            return np.asarray(gaussian_filter1d(inside, soft / cell, truncate=5.0, mode="constant"), np.float64)
-
-        hit, miss = share(known & seen.changed), share(known & ~seen.changed)
-        rest = np.maximum(1.0 - hit - miss, 1e-12)
-        log = np.empty((len(_SEEN), len(hit)), np.float32)  # the largest array of all
-        for row, q in zip(log, _SEEN, strict=True):
-            np.log(hit * (q / _STRAY) + miss * (1.0 - q) + rest, out=row)
+        cells = math.ceil((seen.before[-1] + 4.0 * period - self.start) / cell) - 1
+        knots, halo = np.append(seen.after, seen.before[-1]), math.ceil(_BLUR_REACH * soft / cell) + 1
+        totals = [
+            np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
+            for which in (known & seen.changed, known & ~seen.changed)
+        ]
+        log = np.empty((len(_SEEN), cells), np.float32)  # the largest array of all, so it is made piece by piece
+        for first in range(0, cells, _PIECE):
+            last = min(first + _PIECE, cells)
+            begin = max(first - halo, 0)
+            grid = self.start + cell * np.arange(begin, min(last + halo, cells) + 1)
+            hit, miss = (
+                gaussian_filter1d(
+                    np.diff(np.interp(grid, knots, total)) / cell, soft / cell, truncate=_BLUR_REACH, mode="constant"
+                )[first - begin : last - begin]
+                for total in totals
+            )
+            rest = np.maximum(1.0 - hit - miss, 1e-12)
+            for row, q in zip(log, _SEEN, strict=True):
+                np.log(hit * (q / _STRAY) + miss * (1.0 - q) + rest, out=row[first:last])
         self._views = np.lib.stride_tricks.sliding_window_view(log, math.ceil(MAX_PERIOD_RATIO * self.cells), axis=1)
 
     def blocks(self, period: float, edges: Floats, cells: int) -> Floats:
