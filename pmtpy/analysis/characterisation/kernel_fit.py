@@ -99,8 +99,7 @@ def fit_kernel(
     Raises DeclinedError: too few updates in the reference; constant power; a reference that does not explain the
     readings; a load whose period nearly equals the update period.
     """
-    if metered:
-        updates, reference = _telling(updates, reference)
+    updates, reference = _telling(updates, reference, metered=metered)
     problem = replace(problem_of(updates, reference, pivot_s, metered=metered, lead_s=lead_s), rest_w=rest_w)
     if rate_sd is not None:
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, ONE_CLOCK_RATE))
@@ -146,14 +145,16 @@ def fit_kernel(
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
-def _telling(updates: Updates, meter: PowerTrace) -> tuple[Updates, PowerTrace]:
-    """Return the updates beside a meter that tell most, and what of the meter they can show."""
-    updates = updates.between(meter.start_s, meter.end_s).telling(_MOST_UPDATES)
-    fine = meter.thinned(METER_GRAIN * updates.period_s)
+def _telling(updates: Updates, reference: PowerTrace, *, metered: bool) -> tuple[Updates, PowerTrace]:
+    """Return the updates that tell most, and what of the reference they can show."""
+    if metered:
+        updates = updates.between(reference.start_s, reference.end_s)
+        reference = reference.thinned(METER_GRAIN * updates.period_s)
+    updates = updates.telling(_MOST_UPDATES)
     if len(updates):
         margin_s = 4.0 * MAX_WIDTH_PERIODS * updates.period_s
-        fine = fine.between(float(updates.t_s[0]) - margin_s, float(updates.t_s[-1]) + margin_s)
-    return updates, fine
+        reference = reference.between(float(updates.t_s[0]) - margin_s, float(updates.t_s[-1]) + margin_s)
+    return updates, reference
 
 
 def _chosen(
