@@ -312,7 +312,7 @@ class _Judge:
             return 0.0
         limit = self.channel.max_watts
         top = limit if limit is not None else 2.0 * max(self.mean_w, seen.peak_watts)
-        return (1.0 - seen.seconds / self.needed_s) * min(top * seen.seconds, seen.most_joules) / _RECTANGULAR
+        return (1.0 - seen.seconds / self.needed_s) * top * seen.seconds / _RECTANGULAR
 
     def _never_moved(self) -> bool:
         """Whether a counter has stood since it began to count."""

@@ -58,8 +58,6 @@ class IntervalStatistics(NamedTuple):
     extrapolated_s: float = 0.0  # for how long the power of the newest row was taken to go on, up to the end
     peak_watts: float = 0.0  # largest power seen in or next to the interval
     range_watts: tuple[float, float] = (0.0, 0.0)  # lowest and highest power seen in and around it
-    # what the samples that touch the interval hold in all; infinite where they are not all known
-    most_joules: float = math.inf
     uncovered_s: float = 0.0  # seconds for which no energy is known; they are not in ``joules``
     lost: int = 0  # rows lost inside the interval
     # by how much the energy changes when all rows are shifted by what their times may be off, and by what may be

@@ -19,13 +19,11 @@ from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import (
-    FULL_COVERAGE,
     MISSED_RENEWAL_RATIO,
     WIDE_WINDOW_RATIO,
     is_power,
     lag_s,
     row_age_s,
-    span_s,
 )
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
@@ -178,7 +176,7 @@ class _Together:
         # An age that is uniform up to ``aged``; all rows may be of one. Its mean is part of a lag that is corrected.
         age_u = aged / math.sqrt(12.0 if may_be_lag_corrected(self.like) else 3.0)
         time_u = math.hypot(interval.time_u_s, age_u) if self.power else interval.time_u_s
-        late, most, clock = self._energies(length, time_u)
+        late, clock = self._energies(length, time_u)
         if interval.missing_s and length > 0.0:
             share = interval.missing_s / length
             clock = [math.hypot(c, share * interval.joules[i]) for c, i in zip(clock, columns, strict=True)]
@@ -207,7 +205,6 @@ class _Together:
                 extrapolated_s=ahead,
                 peak_watts=peaks[i],
                 range_watts=(lowest[i], highest[i]),
-                most_joules=most[i],
                 uncovered_s=interval.uncovered_s[column],
                 lost=interval.lost,
                 clock_joules=clock[i],
@@ -254,9 +251,6 @@ class _Together:
             gaps = t[1:] - t[:-1]
         steps = p[:, 1:] - p[:, :-1]
         noise = _noise(steps) if self.power else [0.0] * len(p)
-        apart = gaps > HOLE * sample
-        if apart.any():
-            steps[:, apart] = 0.0
         squares, products = steps * steps, -steps[:, 1:] * steps[:, :-1]
         context = max(CONTEXT_SAMPLES * sample, CONTEXT_AHEAD * ahead_s)
         bounds = [0.0, until_s + sample, -context, until_s + context]
@@ -317,23 +311,11 @@ class _Together:
 
     # -- energies --------------------------------------------------------------------------------------------------
 
-    def _energies(self, length: float, time_u: float) -> tuple[list[float], list[float], list[float]]:
-        """By how much the energy is late, what the samples that touch the interval hold, what the clock costs."""
-        t, lag, sample = self.t, self.lag, self.sample_s
-        low, high = -abs(lag), length + abs(lag) + sample
-        # Only an interval of less than one reading asks for them.
-        known = length < sample + max(self.window, 2.0 * abs(lag)) and float(t[0]) <= low and high <= float(t[-1])
-        if self.power:
-            span = span_s(self.like)  # of a part-time sensor they say nothing, and of a wide window too little
-            known = known and span is not None and FULL_COVERAGE * sample <= span <= WIDE_WINDOW_RATIO * sample
+    def _energies(self, length: float, time_u: float) -> tuple[list[float], list[float]]:
+        """By how much the energy is late, and what the clock costs."""
         instants = self._late_instants(length)
         if time_u:
             instants += [time_u, length + time_u, -time_u, length - time_u]
-        if known:
-            instants += [
-                float(t[max(0, int(t.searchsorted(low, "right")) - 1)]),
-                float(t[min(len(t) - 1, int(t.searchsorted(high)))]),
-            ]
         run = self._running(np.array(instants))
         late = self._late(run, length)
         clock = [0.0] * len(run)
@@ -341,7 +323,7 @@ class _Together:
             later = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0]
             earlier = run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
             clock = np.maximum(abs(later), abs(earlier)).tolist()
-        return late, (run[:, -1] - run[:, -2]).tolist() if known else [math.inf] * len(run), clock
+        return late, clock
 
     def late(self, length: float) -> list[float]:
         """By how much the energy is late, alone."""
