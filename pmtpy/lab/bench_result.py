@@ -112,7 +112,6 @@ class BenchResult:
     def to_dict(self) -> dict[str, object]:
         """Return what JSON can hold: numbers that are not known are None."""
         found = asdict(self)
-        found["timing"] = asdict(self.timing)
         found["verdict"] = self.verdict
         if self.difference is not None:
             found["difference"]["verdict"] = self.difference.verdict.value

@@ -29,7 +29,7 @@ from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import LEVELS_W, fast_load
-from pmtpy.lab.record import Recorder, chosen_column
+from pmtpy.lab.record import GPUS, Recorder, chosen_column
 from pmtpy.lab.recorded import marked, times_of
 from pmtpy.lab.traces import polls_alone
 from pmtpy.sensor.history import Recent
@@ -187,7 +187,7 @@ def measure_internal_rate(
     if virtual:
         low, high = LEVELS_W
         options = {**options, "load": f"square:low={low:g},high={high:g},hz={load_hz!r}"}
-    elif name in {"nvml", "amdsmi"}:
+    elif name in GPUS:
         msg = (
             f"{target}: a load of {load_hz:g} Hz cannot be made on a GPU from here; make it in a program of your own, "
             "record it with 'pmtpy dump' at three frequencies, and give the recordings instead"

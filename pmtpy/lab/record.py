@@ -30,7 +30,7 @@ _SLOWEST_S, _FASTEST_S = 0.003, 0.0002
 _POLLS_PER_REFRESH = 12.0
 _LEADS_S = (0.0, 3.0, 12.0, 48.0)  # by which the load of a virtual device waits for the sensors, one after the other
 _ROUNDED = 0.1  # of a count: what a scale, or the digits of a recording, leave of it
-_GPUS = {"amdsmi", "nvml"}
+GPUS = {"amdsmi", "nvml"}
 _PROCESSORS = "processors"
 # Options of every opened sensor, of which the register that is characterised knows nothing.
 OF_SENSORS: Mapping[str, str] = types.MappingProxyType(
@@ -250,7 +250,7 @@ class _Opened:
 
 def _loaded(target: str) -> str:
     """Return what is loaded for a target: its own device, or the processors."""
-    return target if split_target(target)[0] in _GPUS or is_virtual(target) else _PROCESSORS
+    return target if split_target(target)[0] in GPUS or is_virtual(target) else _PROCESSORS
 
 
 def _maker(
@@ -264,7 +264,7 @@ def _maker(
     if is_virtual(target):
         return virtual_load(options, edges_s, clock, shares)
     name, device = split_target(target)
-    if name in _GPUS:
+    if name in GPUS:
         return gpu_load(device, edges_s, clock, shares), options
     return cpu_load(edges_s, clock, shares), options
 

@@ -123,7 +123,10 @@ def _stated(read: pd.DataFrame, name: str) -> Channel | None:
     """Return what the file's metadata say of a channel; of a total that is the sum of several, what holds for all."""
     metadata = read.attrs["metadata"] or {}
     known = metadata.get("channels", ())
-    parts = [channel_of(c) for c in known if (c.get("in_total") if name == "total" else c["name"] == name)]
+    try:
+        parts = [channel_of(c) for c in known if (c.get("in_total") if name == "total" else c["name"] == name)]
+    except (KeyError, TypeError, ValueError):  # metadata of another program, or spoilt
+        parts = []
     if not parts:
         return None
     columns = {c.name: read[f"{c.name}_W"] for c in parts if f"{c.name}_W" in read}

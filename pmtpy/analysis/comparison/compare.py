@@ -140,6 +140,13 @@ def _on_reference(s: Compared, t: Floats) -> Floats:
     return t if s.clock is None else s.clock.on_reference(t)
 
 
+def _on_own(s: Compared, start_s: float, end_s: float) -> tuple[float, float]:
+    """Return an interval of the reference's clock on that of the sensor."""
+    ends = np.array([start_s, end_s])
+    start, end = (ends if s.clock is None else s.clock.on_own(ends)).tolist()
+    return start, end
+
+
 def _laid_u_s(s: Compared, base: Trace, span: Span) -> float:
     """How far a trace that was laid on the reference may be off: the reference's own times, and how it was laid.
 
@@ -154,10 +161,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
 
     Unless it is seen on its ``own`` clock, by how much the rows of a power are late was taken out like a shift of all.
     """
-    ends = np.array([span.start, span.end])
-    if s.clock is not None:
-        ends = s.clock.on_own(ends)
-    start, end = float(ends[0]), float(ends[1])
+    start, end = _on_own(s, span.start, span.end)
     slack = 1e-6 + 1e-9 * abs(end - start)
     if not (p.curve.start_s - slack <= start < end <= p.curve.end_s + slack):
         return None
@@ -192,13 +196,8 @@ def _in_common(
     parts = outside(unknown, span.start, span.end)
     if parts == [(span.start, span.end)]:
         return None
-    energies = [0.0, 0.0]
-    for i, name in enumerate(names):
-        clock = found[name].clock
-        for part in parts:
-            a, b = part if clock is None else clock.on_own(np.array(part)).tolist()
-            energies[i] += ready[name].curve.energy(a, b)
-    return energies[0], energies[1]
+    one, other = (sum(ready[n].curve.energy(*_on_own(found[n], *part)) for part in parts) for n in names)
+    return one, other
 
 
 def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:

@@ -63,11 +63,9 @@ def fit(table: Table) -> Transfer:
     reached, usual = [], []
     for clock in clocks:
         here = table.set_mhz == clock
-        free = here & ~held
-        if math.isinf(cap_w) or np.any(free):
-            reached.append(float(np.median(table.core_mhz[here if math.isinf(cap_w) else free])))
-        else:
-            reached.append(float(np.max(table.core_mhz[here])))  # without the limit it would be this at least
+        core_mhz = table.core_mhz[here if math.isinf(cap_w) else here & ~held]
+        # Where the limit held all of them, it would be the highest at least without it.
+        reached.append(_median(core_mhz) if len(core_mhz) else float(np.max(table.core_mhz[here])))
         usual.append(_median(table.temperature_c[here]))
     reached_mhz, usual_c = np.array(reached), np.array(usual)
     number = {name: i for i, name in enumerate(table.by_config())}
