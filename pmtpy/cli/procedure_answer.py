@@ -19,6 +19,7 @@ from pmtpy.cli.values import part_of
 from pmtpy.core.presentation import fixed
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
+from pmtpy.io.recorded import corrected_notes
 from pmtpy.lab.record import OF_SENSORS
 from pmtpy.lab.recorded import read_file
 from pmtpy.sensor.registry import canonical
@@ -54,7 +55,10 @@ def recording_of(target: str, args: argparse.Namespace, *, beside: str | None = 
         msg = f"{target} is a recording: -o is for sensors"
         raise TargetError(msg)
     cut = Cut.of(beside or target, *part_of(args))
-    return read_file(target, cut.ends(target), skip_broken=args.skip_broken, report=say)
+    table = read_file(target, cut.ends(target), skip_broken=args.skip_broken, report=say)
+    for said in corrected_notes(table.attrs["metadata"]):
+        say(f"note: {target}: {said}")
+    return table
 
 
 def _is_sensor(target: str) -> bool:

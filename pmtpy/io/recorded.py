@@ -202,6 +202,15 @@ def corrected_by(facts: dict[str, Any] | None, name: str | None = None) -> froze
     return frozenset(filter(None, (own.get(each) for each in seen)))
 
 
+def corrected_notes(facts: dict[str, Any] | None) -> list[str]:
+    """Say of which powers the numbers are no longer those that the sensor showed."""
+    each = {name: corrected_by(facts, name) for name in (str(c["name"]) for c in (facts or {}).get("channels", ()))}
+    by = [f"{name} by {', '.join(sorted(digests))}" for name, digests in each.items() if digests]
+    if not by:
+        return []
+    return [f"corrected by a calibration profile while it was recorded: {'; '.join(by)}; not to be corrected again"]
+
+
 def time_u_of(facts: dict[str, Any] | None) -> float:
     """Return the standard uncertainty of the times of a recording in seconds, as its metadata state it."""
     found = (facts or {}).get("time_u_s")

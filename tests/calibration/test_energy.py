@@ -259,6 +259,8 @@ def test_no_profile_is_made_of_readings_that_were_corrected(recorded: Path, caps
     profile = parse_profile((recorded / "profile.json").read_text())
     log = correct_while_recording(recorded, profile, "corrected.csv")
     assert any(f"gpu by {profile.digest}; not to be corrected again" in n for n in pmt.load(log).attrs["notes"])
+    main(["characterise", str(log), "--against", str(recorded / "log.csv"), "--json"])  # whatever comes of it
+    assert f"gpu by {profile.digest}; not to be corrected again" in capsys.readouterr().err
     words = ["characterise", str(log), "--load", str(recorded / "stamps.csv"), "--json"]
     assert main([*words, "--meter", str(recorded / "log.csv")]) == 2
     assert "record it as the sensor shows it, with -o calibration=none" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.errors import FileFormatError
-from pmtpy.io.recorded import corrected_by
+from pmtpy.io.recorded import corrected_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def said(facts: dict[str, Any] | None) -> list[str]:
     """Return what metadata say of how the recording came about that a reader of its numbers must know."""
     known = facts or {}
     told = _clock_set(known)
-    told += _corrected(known)
+    told += corrected_notes(known)
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
     told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
     if known.get("complete") is False and "rows" not in known:
@@ -82,15 +82,6 @@ def said(facts: dict[str, Any] | None) -> list[str]:
             f"{dropped} rows are missing that the sensor delivered: the writer fell behind, or the disk refused"
         )
     return told
-
-
-def _corrected(facts: dict[str, Any]) -> list[str]:
-    """Say of which powers the numbers are no longer those that the sensor showed."""
-    each = {name: corrected_by(facts, name) for name in (str(c["name"]) for c in facts.get("channels", ()))}
-    by = [f"{name} by {', '.join(sorted(digests))}" for name, digests in each.items() if digests]
-    if not by:
-        return []
-    return [f"corrected by a calibration profile while it was recorded: {'; '.join(by)}; not to be corrected again"]
 
 
 def _clock_set(facts: dict[str, Any]) -> list[str]:
