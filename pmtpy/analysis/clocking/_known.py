@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.clocking._intervals import Intervals
-from pmtpy.analysis.clocking._phase import follow
+from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, follow
 from pmtpy.analysis.clocking._polling import Polling
 from pmtpy.analysis.clocking._updates import clock_of, explained, update_series
 from pmtpy.analysis.signal.updates import POLLED, Updates
@@ -18,6 +18,7 @@ from pmtpy.errors import DeclinedError
 
 # Of the period: so closely do so many stamps follow each other if none of them is late.
 _EXACT_PERIODS, _EXACT_SHARE = 0.01, 0.95
+_UNSURE_SD = 2.5  # standard deviations either side in which a phase is looked for
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 _RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
 # That are followed at once: a phase has wandered meanwhile, and memory is not without end.
@@ -110,4 +111,42 @@ def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Up
     aged = min(aged_s, period_s)
     at = t_s[kept]
     k = np.round((at - at[:1]) / period_s).astype(np.int64)
-    return Updates(k, at - aged / 2.0, watts[kept], period_s, aged / math.sqrt(12.0))
+    return Updates(k, at - aged / 2.0, watts[kept], period_s, aged / math.sqrt(12.0), aged_s=aged)
+
+
+def possible_updates(seen: Updates, unsure_s: float) -> list[tuple[float, Updates]]:
+    """Return the updates as they may be, with the share of belief in each, if their instants are less sure than that.
+
+    What polls leave open of the phase is divided into parts, in each of which it is known to ``unsure_s``.
+    """
+    if seen.jitter_s <= unsure_s:
+        return [(1.0, seen)]
+    wide = seen.period_s if seen.aged_s else 2.0 * _UNSURE_SD * seen.jitter_s
+    parts = math.ceil(wide / (math.sqrt(12.0) * unsure_s))
+    each = wide / parts
+    middles = each * (np.arange(parts) + 0.5)
+    if not seen.aged_s:
+        off = middles - wide / 2.0
+        odds = np.exp(-((off / seen.jitter_s) ** 2) / 2.0)
+        odds /= np.sum(odds)
+        moved = [replace(seen.shifted(by), jitter_s=each / math.sqrt(12.0)) for by in off.tolist()]
+        return list(zip(odds.tolist(), moved, strict=True))
+    found = [_on_lattice(seen, float(phase), each) for phase in middles]
+    odds = np.exp(-ONE_IN_A_THOUSAND * (np.array([against for against, _ in found]) - min(n for n, _ in found)))
+    return [(share, one) for share, (_, one) in zip((odds / np.sum(odds)).tolist(), found, strict=True)]
+
+
+def _on_lattice(seen: Updates, phase_s: float, unsure_s: float) -> tuple[int, Updates]:
+    """Date polled values by a clock of this phase; and say how many of them it contradicts.
+
+    Two values in one period, or one that is older than it can be.
+    """
+    period, polled = seen.period_s, seen.t_s + seen.aged_s / 2.0
+    origin = float(polled[0] + polled[-1]) / 2.0 + phase_s
+    k = np.floor((polled - origin) / period).astype(np.int64)
+    at = origin + period * k
+    first = np.diff(k, prepend=k[:1] - 1) > 0
+    twice = ~first & (np.diff(seen.watts, prepend=seen.watts[:1]) != 0.0)
+    against = np.sum(twice) + np.sum(polled - at > seen.aged_s + unsure_s)
+    dated = np.asarray(at[first], np.float64)
+    return int(against), replace(seen.where(first), k=k[first], t_s=dated, jitter_s=unsure_s / math.sqrt(12.0))

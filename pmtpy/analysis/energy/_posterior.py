@@ -41,6 +41,16 @@ class Rising:
     off2: Floats
     rise2: float  # mean square of the rise: a switch that is off by a while is so much power that is there or is not
     felt: Floats  # shape (k,); by how much each unknown moves what is seen of the load
+    times: Ints  # unknowns that stand for so many times the rise: neither need be known
+
+    def crossed(self, felt: Floats, at: Floats, spread: Floats) -> float:
+        """Return the variance of products of the rise and what it is multiplied by, of which no straight line tells.
+
+        ``felt``, shape (k,): by how much each unknown moves an energy about ``at``; ``spread`` is their covariance.
+        """
+        each = felt[self.times] / (at[0] or 1.0)
+        with_rise = float(each @ spread[self.times, 0])
+        return float(spread[0, 0] * (each @ spread[np.ix_(self.times, self.times)] @ each)) + with_rise**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +247,7 @@ class Readings:
         level = self._differences.level(shown)
         joules = self._length * float(level[0] - level[1:] @ unknowns) + float(self._rest @ found)
         felt = terms.weights - self._length * level[1:] - sides[:, 1:-1].T @ solved.found[:, -1]
+        crossed = terms.rising.crossed(felt, terms.at, spread) if terms.rising else 0.0
         missing = self._rest - within[:, -1]  # what the readings leave of each source in the energy
         begins = float(level[0] - level[1:] @ unknowns - sources.level @ found)
         walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
@@ -258,7 +269,7 @@ class Readings:
             moments = (*(told(own[where], where) for where in each), told(unstamped, cells))
         return Posterior(
             joules + terms.joules + float(terms.weights @ (unknowns - terms.at)),
-            float(variance @ missing**2) + float(felt @ spread @ felt),
+            float(variance @ missing**2) + float(felt @ spread @ felt) + crossed,
             self.bounds_s,
             np.asarray(walked + found[cells] / self._root, np.float64),
             pace.scatter,

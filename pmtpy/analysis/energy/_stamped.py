@@ -166,7 +166,8 @@ class StampedLoad:
             *(rise * after),
         ]
         felt = np.concatenate([[1.0], np.zeros(6), np.full(len(slow), -rise)])
-        rising = Rising(ended[1].edges, self.off2, rise2, felt)
+        times = np.array([1, 2, 3, *range(7, 7 + len(slow))])
+        rising = Rising(ended[1].edges, self.off2, rise2, felt, times)
         shown = rise * shape + other * self.other + own * (stamped - even) + by_turn * in_turn
         sd[5] = math.sqrt(rise2) / 2.0  # all of the scatter is the load's own, or nothing: half the rise either way
         sd[6] = _IN_TURN_SHARE * math.sqrt(rise2)

@@ -60,6 +60,8 @@ class Energy:
     aliased : (float, float)
         Where the energy lies, at 95 %, even if the load repeats in step with the sensor, whose readings then do not
         show it; as wide as the interval where the load's stamps rule that out.
+    evidence : float
+        Logarithm of how likely the readings are by a stamped load, a constant aside; 0 without one.
     """
 
     joules: float
@@ -68,6 +70,7 @@ class Energy:
     parts: tuple[tuple[str, float], ...] = ()
     warnings: tuple[str, ...] = ()
     aliased: tuple[float, float] = (math.nan, math.nan)
+    evidence: float = 0.0
 
     @classmethod
     def of(
@@ -143,6 +146,7 @@ def region_energy(
         if stamped.late(found):
             notes = (*notes, _off_the_stamps(*(float(x) for x in found.unknowns[1:3])))
         energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
+        energy = replace(energy, evidence=found.evidence)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
     found = _alone(Readings(t, seen, response, region), t, region)
@@ -171,18 +175,25 @@ def likely_energy(
         region_energy(t_s, watts, response, **about, load=load, load_period_s=load_period_s)
         for _, response in responses
     ]
-    if len(found) == 1:
-        return found[0]
-    best, share = found[0], np.array([share for share, _ in responses])
+    return mixture([(share, each) for (share, _), each in zip(responses, found, strict=True)], "kernel")
+
+
+def mixture(parts: Sequence[tuple[float, Energy]], cause: str) -> Energy:
+    """Return an energy that is one of several, each with its share of belief; ``cause`` is what they differ by."""
+    if len(parts) == 1:
+        return parts[0][1]
+    found, share = [each for _, each in parts], np.array([share for share, _ in parts])
+    best = found[int(np.argmax(share))]
     share /= np.sum(share)
     joules = float(share @ [e.joules for e in found])
-    # A kernel of little belief lies outside of two standard deviations of the mixture, but not of its quantiles.
+    # One of little belief lies outside of two standard deviations of the mixture, but not of its quantiles.
     ends = mixed([(p, Estimate(e.joules, e.low, e.high)) for p, e in zip(share.tolist(), found, strict=True)])
     widest = max(abs(end - joules) for end in ends) / Z95
     apart = math.sqrt(max(widest**2 - best.uncertainty_joules**2, 0.0))
-    both = Energy.of(joules, best.method, [*best.parts, ("kernel", apart)], best.warnings)
+    both = Energy.of(joules, best.method, [*best.parts, (cause, apart)], best.warnings)
     low, high = (float(share @ [e.aliased[i] - e.joules for e in found]) for i in (0, 1))
-    return replace(both, aliased=(min(both.low, joules + low), max(both.high, joules + high)))
+    aliased = min(both.low, joules + low), max(both.high, joules + high)
+    return replace(both, aliased=aliased, evidence=best.evidence)
 
 
 # --- which readings ---

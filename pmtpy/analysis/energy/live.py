@@ -6,13 +6,14 @@ the rows are dated, and one estimator does the rest. Pure, and None rather than 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 
 import numpy as np
 
-from pmtpy.analysis.clocking import live_updates
-from pmtpy.analysis.energy.estimate import Energy, likely_energy
+from pmtpy.analysis.clocking import live_updates, possible_updates
+from pmtpy.analysis.energy.estimate import Energy, likely_energy, mixture
 from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
@@ -26,7 +27,7 @@ from pmtpy.errors import CoverageError
 
 ROWS_BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
 _MAX_AHEAD_PERIODS = 3.0  # periods for which the last power may go on
-_MAX_INSTANT_U = 0.05  # of the period: instants that are less sure than this say nothing of a load that is switched
+_MAX_INSTANT_U = 0.035  # of the period: instants that are less sure are weighed in parts by what the load tells
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 
 
@@ -105,25 +106,31 @@ def live_energy(
     response = responses[0][1]
     if not _covered(seen, response, seconds):
         return None
-    responses = [
-        (share, replace(r, lag_u=math.hypot(r.lag_u, seen.jitter_s), step_w=channel.smallest_step))
-        for share, r in responses
-    ]
-    load, notes = _fit_load(channel, response, seen, load)
-    try:
-        found = likely_energy(
-            seen.t_s,
-            seen.watts,
-            responses,
-            start_s=0.0,
-            end_s=seconds,
-            load=load,
-            ahead_s=_MAX_AHEAD_PERIODS * response.period_s,
-        )
-    except CoverageError:
+    load, notes = _fit_load(channel, load)
+    unsure_s = _MAX_INSTANT_U * response.period_s if load is not None else math.inf
+    found = []
+    for share, updates in possible_updates(seen, unsure_s):
+        by = [
+            (p, replace(r, lag_u=math.hypot(r.lag_u, updates.jitter_s), step_w=channel.smallest_step))
+            for p, r in responses
+        ]
+        with contextlib.suppress(CoverageError):
+            energy = likely_energy(
+                updates.t_s,
+                updates.watts,
+                by,
+                start_s=0.0,
+                end_s=seconds,
+                load=load,
+                ahead_s=_MAX_AHEAD_PERIODS * response.period_s,
+            )
+            found.append((share, energy))
+    if not found:
         return None
-    named = tuple(f"{channel.name}: {warning}" for warning in found.warnings)
-    return replace(found, warnings=(*named, *notes, *_short(channel, found, seconds)))
+    most = max(energy.evidence for _, energy in found)
+    one = mixture([(share * math.exp(energy.evidence - most), energy) for share, energy in found], "lag")
+    named = tuple(f"{channel.name}: {warning}" for warning in one.warnings)
+    return replace(one, warnings=(*named, *notes, *_short(channel, one, seconds)))
 
 
 def _covered(seen: Updates, response: Response, seconds: float) -> bool:
@@ -136,21 +143,11 @@ def _covered(seen: Updates, response: Response, seconds: float) -> bool:
     )
 
 
-def _fit_load(
-    channel: Channel, response: Response, seen: Updates, load: LoadIntervals | None
-) -> tuple[LoadIntervals | None, tuple[str, ...]]:
+def _fit_load(channel: Channel, load: LoadIntervals | None) -> tuple[LoadIntervals | None, tuple[str, ...]]:
     """Return the load if its stamps can be held against the readings, else why not."""
-    if load is None:
-        return None, ()
-    if len(load.on_s) * 2 > _MOST_SWITCHES:
-        return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
-    if seen.jitter_s > _MAX_INSTANT_U * response.period_s:
-        why = (
-            f"{channel.name}: the load's stamps are not used: when the sensor was renewed is known to "
-            f"+-{1e3 * seen.jitter_s:.2g} ms only; read it more often (interval=)"
-        )
-        return None, (why,)
-    return load, ()
+    if load is None or len(load.on_s) * 2 <= _MOST_SWITCHES:
+        return load, ()
+    return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
 
 
 def _short(channel: Channel, found: Energy, seconds: float) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ class Updates:
     # shape (n,); by how much of each time the phase was found to have wandered from a steady clock
     wander_s: Floats | None = None
     stale: int = 0  # updates left out because they brought the value before once more
+    aged_s: float = 0.0  # how old each was when it was polled, at most, where no clock was followed; else 0
 
     def __len__(self) -> int:
         """Number of updates."""
