@@ -23,6 +23,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
+_SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 _BEND_SHARE = (
     0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
 )
@@ -42,7 +43,7 @@ class Transfer:
     state_w: float
     state_s: float
     r2: float  # share of the variance explained
-    note: str = ""  # empty, or what is doubtful: residuals that bend with the power
+    note: str = ""  # empty, or what is doubtful: another unit, residuals that bend with the power
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def line_of(points: Points) -> Transfer:
         math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, points.doubt_w),
         *_state(points.t_s, residuals),
         _explained(y, residuals, w),
-        _note(bend),
+        "; ".join(filter(None, (_units(gain.value), _note(bend)))),
     )
 
 
@@ -143,6 +144,15 @@ def _note(bend: float) -> str:
         f"a curved residual: the residuals bend by {bend:+.2g} W at a standard deviation of the power: "
         "the sensor is not linear or the load was not steady"
     )
+
+
+def _units(gain: float) -> str:
+    """Say so if a gain is that of one sensor in milliwatts beside another in watts, or of other such units."""
+    thousands = round(math.log10(gain) / 3.0) if gain > 0.0 else 0
+    if not thousands or not _SAME_UNIT <= gain / 1e3**thousands <= 1.0 / _SAME_UNIT:
+        return ""
+    times = f"{1e3**thousands:,.0f} times" if thousands > 0 else f"1/{1e3**-thousands:,.0f} of"
+    return f"it shows about {times} what the reference shows: one of them is not in watts but, say, in milliwatts"
 
 
 def points_of(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: float) -> Points:

@@ -31,7 +31,6 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 _T = TypeVar("_T")
 
 
@@ -173,8 +172,8 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         alignment = replace(found, lag_s=fit.best.lag_s.moved(found.lag_s.value).widened(stamp), rate=rate)
         points = points_of(updates, base.shape, fit, found.middle_s)
     transfer = p.attempt("gain", lambda: line_of(points))
-    line = (transfer.note, _units(transfer.gain.value)) if transfer is not None else ()
-    notes = tuple(filter(None, (found.note, fit.note if fit is not None else "", *line, _holes(p), _holes(base))))
+    told = [found.note, fit.note if fit is not None else "", transfer.note if transfer is not None else ""]
+    notes = tuple(filter(None, (*told, _holes(p), _holes(base))))
     left = np.empty(0)
     if transfer is not None:
         left = points.shown_w - transfer.gain.value * points.reference_w - transfer.intercept_w.value
@@ -209,15 +208,6 @@ def _holes(p: Prepared) -> str:
         f"{p.trace.name} has no rows in {stretches}, {float(np.sum(np.diff(holes))):.3g} s in all: what readings "
         "averaged there is not known, so those that reach into it are left out"
     )
-
-
-def _units(gain: float) -> str:
-    """Say so if a gain is that of one sensor in milliwatts beside another in watts, or of other such units."""
-    thousands = round(math.log10(gain) / 3.0) if gain > 0.0 else 0
-    if not thousands or not _SAME_UNIT <= gain / 1e3**thousands <= 1.0 / _SAME_UNIT:
-        return ""
-    times = f"{1e3**thousands:,.0f} times" if thousands > 0 else f"1/{1e3**-thousands:,.0f} of"
-    return f"it shows about {times} what the reference shows: one of them is not in watts but, say, in milliwatts"
 
 
 def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> ClockFit:

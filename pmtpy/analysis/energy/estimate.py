@@ -414,9 +414,10 @@ def _in_step(
     if not to_be_said(low, high, energy.joules, (energy.high - energy.low) / 2.0):
         return energy
     sees = "" if response.coverage >= FULL_COVERAGE else f"the sensor sees {response.coverage:.0%} of the time: "
+    least = max(low, min(energy.joules, 0.0))  # no load uses less than nothing, unless it was shown to
     why = (
         f"{sees}a load that repeats nearly in step with its updates, every {response.period_s:.3g} s, can alias: "
-        f"the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J; stamps of the load rule that out"
+        f"the energy then is anything from {least:.4g} to {high:.4g} J; stamps of the load rule that out"
         f"{'' if load_period_s else ', or its period where you know it'}"
     )
     return replace(energy, warnings=(*energy.warnings, why))

@@ -418,7 +418,7 @@ class _Judge:
             half = Z95 * uncertainty_joules
             low, high = min(low, seen.joules - half), max(high, seen.joules + half)
             if to_be_said(low, high, seen.joules, half):
-                far = f" (the energy then is anything from {max(low, 0.0):.4g} to {high:.4g} J)"
+                far = f" (the energy then is anything from {max(low, min(seen.joules, 0.0)):.4g} to {high:.4g} J)"
         if not part_time and not far:
             return []
         seldom = 0.0 < self.refresh_s < POLLED * self.sample_s  # the register is renewed more often than it is read

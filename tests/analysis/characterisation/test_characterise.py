@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,9 @@ def test_stamps_do_not_place_energies_where_the_meter_is_too_coarse_for_them() -
     whole = found.energy["whole"]
     assert whole.corrected_j.contains(whole.reference_j)
     assert any("with a row each 20 ms" in note for note in found.notes)
+
+
+def test_a_meter_in_other_units_is_said() -> None:
+    bench = pseudo_random_bench(0.17)
+    milli = replace(_MODEL, gain=1000.0 * _MODEL.gain, offset_w=1000.0 * _MODEL.offset_w, noise_w=300.0, step_w=10.0)
+    assert any("about 1,000 times what the reference shows" in note for note in _run(bench, milli).notes)
