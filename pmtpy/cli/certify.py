@@ -19,6 +19,7 @@ from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
 from pmtpy.cli.values import add_json
+from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import CalibrationError, SinkError, TargetError
@@ -152,6 +153,7 @@ def _profile(made: Certificate, args: argparse.Namespace) -> None:
         say(f"profile {profile.digest} written to {args.profile}")
     if args.store:
         try:
+            refuse_unfit(profile, made.channel)
             path, before = profile_store.save(profile)
             replaced = f", in the place of {before.digest} ({before.summary})" if before is not None else ""
             say(f"profile {profile.digest} ({profile.summary}) stored in {path}{replaced}")

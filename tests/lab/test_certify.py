@@ -20,9 +20,10 @@ from pmtpy.analysis.procedures.certificate import Level, late_s, line_through, s
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.cli import certify as verb
 from pmtpy.cli import main
+from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
-from pmtpy.errors import DeclinedError, MissingPackageError, TargetError
+from pmtpy.errors import CalibrationError, DeclinedError, MissingPackageError, TargetError
 from pmtpy.lab._reference import Known, Reference, of_meter, of_world, opened
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
@@ -233,6 +234,9 @@ def test_a_power_that_is_a_sum_and_a_count_of_samples_is_their_ratio(monkeypatch
         assert level.shown_w == pytest.approx(level.reference_w, abs=0.5)  # samples are whole watts
     assert made.trials is not None
     assert made.trials.mean.contains(1.0)
+    profile = profile_of(made.profiled(), made.channel, (("made", "here"),))
+    with pytest.raises(CalibrationError, match="corrects recordings alone"):  # so it is not stored
+        refuse_unfit(profile, made.channel)
 
 
 def test_the_end_of_a_level_is_not_taken_from_a_move_of_a_counter_that_lies_behind_it(

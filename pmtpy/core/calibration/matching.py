@@ -67,7 +67,7 @@ def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequenc
         if profile.channel in chosen:
             msg = f"two calibrations are given for channel {profile.channel!r}; give one"
             raise CalibrationError(msg)
-        _refuse_unfit(profile, channel)
+        refuse_unfit(profile, channel)
         chosen[profile.channel] = profile
     return Calibration(chosen)
 
@@ -103,10 +103,14 @@ def _branch(version: str) -> str:
     return version.partition(".")[0]
 
 
-def _refuse_unfit(profile: Profile, channel: Channel) -> None:
+def refuse_unfit(profile: Profile, channel: Channel) -> None:
+    """Raise CalibrationError where a profile cannot be applied to a live channel."""
     curve = profile.curve
     if channel.derivation is not Derivation.DIRECT:
-        msg = f"channel {channel.name!r} is formed from {', '.join(channel.operands)}; calibrate those"
+        msg = (
+            f"channel {channel.name!r} is formed from {', '.join(channel.operands)}, so its profile corrects "
+            "recordings alone (pmtpy calibrate energy); a live sensor is corrected by profiles of those"
+        )
         raise CalibrationError(msg)
     if channel.energy_method is EnergyMethod.COUNTER and channel.quantity is Quantity.ENERGY:
         through_zero = isinstance(curve, Affine) and curve.offset.value == 0.0
