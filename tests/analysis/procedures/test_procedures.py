@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from pmtpy.analysis.procedures.agreement import Clocks, agreement_of
 from pmtpy.analysis.procedures.internal_rate import InternalRate, find_pattern, internal_rate_of
@@ -214,6 +215,19 @@ def test_a_slope_is_held_whichever_of_the_two_scatters() -> None:
             line = agreement_of(sensor, reference).linear
             held += line is not None and line.coefficients[1].contains(1.1)
     assert 108 <= held <= 120  # 95 % of 120, or more: which of the two scatters nobody told
+
+
+def test_a_line_is_no_surer_than_a_sensor_that_scatters_much_or_drifts_lets_it_be() -> None:
+    rng, held = np.random.default_rng(8), np.zeros(2)
+    for _ in range(40):
+        truth = np.sort(rng.uniform(100.0, 250.0, 60))
+        drift = lfilter(
+            [3.0], [1.0, -0.8], rng.standard_normal(60)
+        )  # off by 5 W for five workloads, one after the other
+        for i, off in enumerate((rng.normal(0.0, 10.0, 60), drift)):
+            line = agreement_of(np.asarray(truth + off, np.float64), truth).linear
+            held[i] += line is not None and line.coefficients[1].contains(1.0)
+    assert np.all(held >= 34), held  # 95 % of 40, less three binomial deviations of 1.4
 
 
 def test_coefficients_and_mean_errors_lie_in_their_intervals() -> None:
