@@ -155,7 +155,7 @@ def response_of(found: Sequence[Found]) -> Response:
         pooled([_number_of(k.get(key), 1e-3) for k in kernels]) for key in ("window_ms", "tau_ms", "offset_ms")
     )
     period = pooled([_number_of(f.get("update_period_ms"), 1e-3) for f in found])
-    noise = pooled([Number(n) if isinstance(n := f.get("noise_w"), float) else None for f in found])
+    noise = pooled([Number(n) if isinstance(n := f.get("noise_w"), float) and n >= 0.0 else None for f in found])
     state, lasts = (
         pooled([Number(float(n[key])) if isinstance(n := f.get("state"), Mapping) else None for f in found])
         for key in ("watts", "seconds")
@@ -228,6 +228,9 @@ def _number_of(entry: object, scale: float = 1.0) -> Number | None:
         value, low, high = (float(entry[key]) * scale for key in ("value", "low", "high"))
     except (KeyError, TypeError, ValueError):
         return None
+    if not low <= value <= high:
+        msg = f"an estimate lies outside its own interval, or is no number: {value:g} ({low:g} to {high:g})"
+        raise CalibrationError(msg)
     return Number(value, abs(high - low) / 2.0 / Z95)
 
 

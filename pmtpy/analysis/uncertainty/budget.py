@@ -330,14 +330,15 @@ class _Judge:
         return math.nan if limit is None else limit * known_s / _BOUND
 
     def uncovered(self) -> float:
-        """Time without known energy may have held as much as the rest; without any rest, up to the channel's limit.
+        """Time without known energy may have held as much as the rest; without a whole reading, up to the limit.
 
         Where that is because rows are late, it may have held the largest power of late.
         """
         unknown_s, limit = self.seen.uncovered_s, self.channel.max_watts
         if unknown_s <= 0.0:
             return 0.0
-        if self.seen.seconds > unknown_s:
+        known_s = self.seen.seconds - unknown_s
+        if known_s > self.sample_s or (known_s > 0.0 and self.mean_w):
             return max(self.mean_w, self.seen.late.peak_watts if self.seen.late is not None else 0.0) * unknown_s
         return math.nan if limit is None else limit * unknown_s / _BOUND
 

@@ -28,6 +28,7 @@ _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
 _ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
 _WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
+_MAX_NUMBER = 1e12  # of whatever a profile holds: products of two of them are numbers still
 _MAX_WIDTH_S = 3600.0  # of each: the memory that an energy takes grows with it
 # how the reference of a channel with a profile begins, if its powers are corrected and if not
 _CORRECTED, _AS_SHOWN = "calibration", "powers as shown, kernel of calibration"
@@ -317,8 +318,8 @@ def _truth(holder: dict[str, object], key: str) -> bool:
 
 
 def _real(value: object, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        msg = f"{key} must be a finite number, not {value!r}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _MAX_NUMBER:
+        msg = f"{key} must be a number that a measurement can give, not {value!r}"
         raise CalibrationError(msg)
     return float(value)
 

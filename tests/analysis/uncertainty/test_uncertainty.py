@@ -315,6 +315,10 @@ def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() ->
     assert math.isnan(uncertainty_budget(COUNTER, nothing).uncertainty_joules)
     limited = uncertainty_budget(replace(COUNTER, max_watts=300.0), nothing)
     assert limited.uncertainty_joules == pytest.approx(300 * 0.06 / math.sqrt(3))
+    # A millisecond that a counter is covered for, and in which it did not move, tells nothing of the rest.
+    moment = replace(COUNTER.timed(refresh_s=0.01), max_watts=300.0)
+    hardly = QUIET._replace(seconds=4.0, joules=0.0, rows=200, sample_s=0.01, uncovered_s=3.999)
+    assert part(moment, hardly, "uncovered") == pytest.approx(300 * 3.999 / math.sqrt(3))
     assert "no energy is known" in limited.warnings[0]
 
 
