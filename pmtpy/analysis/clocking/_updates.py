@@ -25,6 +25,7 @@ _IN_A_ROW = 0.05
 # Updates that bring the value before are no readings if they are so many times as many as by chance, and come one after
 # another no more often than that.
 _BEYOND_CHANCE = 4.0
+_MAX_STANDING = 0.25  # of the values shown, those that stand for long: of a sensor without noise more do
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +255,8 @@ def _renewed(watts: Floats) -> Bools:
     """Which updates brought a value of their own, and not that of the one before, which a driver let stand.
 
     Noise, or a ramp, that makes a value stand by chance moves it by one step about as often, each way. Of a plateau
-    without noise every reading is one: there values stand most of the time, or those that stood stand on; of renewals
-    that did not come, the next may come as well.
+    without noise every reading is one: there values stand most of the time, or those that stood stand on, at powers
+    that come again or at which nothing else is shown; of renewals that did not come, the next may come as well.
     """
     moves = np.abs(np.diff(watts))
     stands = moves == 0.0
@@ -265,5 +266,22 @@ def _renewed(watts: Floats) -> Bools:
         return np.ones(len(watts), np.bool_)
     again = stands[1:][stands[:-1]]
     alike = STRAY * math.sqrt(share * (1.0 - share) / max(len(again), 1))
-    clustered = len(again) > 0 and np.mean(again) - share > alike
-    return np.ones(len(watts), np.bool_) if clustered else np.concatenate([[True], ~stands])
+    if len(again) > 0 and np.mean(again) - share > alike:
+        stands &= _amid_others(watts)
+    return np.concatenate([[True], ~stands | (np.sum(stands) <= _BEYOND_CHANCE * by_chance)])
+
+
+def _amid_others(watts: Floats) -> Bools:
+    """Which values, but the first, are shown at one time only, amid others that move, where few of them ever stand.
+
+    A part that rests may be looked at each second only: there one value that stands follows another.
+    """
+    begins = np.flatnonzero(np.concatenate([[True], np.diff(watts) != 0.0]))
+    values, lasts = watts[begins], np.diff(begins, append=len(watts))
+    stood = lasts > 1
+    if np.sum(stood) > _MAX_STANDING * len(values) or len(values) < MIN_CHANGES:
+        return np.zeros(len(watts) - 1, np.bool_)
+    beside = np.concatenate([[False], stood[:-1]]) | np.concatenate([stood[1:], [False]])
+    moving, (kinds, times) = values[~stood], np.unique(values[stood], return_counts=True)
+    amid = stood & ~beside & (values > np.min(moving)) & (values < np.max(moving))
+    return np.repeat(amid & np.isin(values, kinds[times == 1]), lasts)[1:]

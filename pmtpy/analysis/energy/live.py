@@ -104,7 +104,9 @@ def live_energy(
     seen = live_updates(t_s, watts, period, aged_s)
     responses = known_responses(profile, period.value, seen.watts)
     response = responses[0][1]
-    if not _covered(seen, response, seconds):
+    # A register that now and then is not renewed may stand at the end as well.
+    ahead_s = (HOLE if seen.stale else _MAX_AHEAD_PERIODS) * response.period_s
+    if not _covered(seen, response, seconds, ahead_s):
         return None
     load, notes = _fit_load(channel, load)
     unsure_s = _MAX_INSTANT_U * response.period_s if load is not None else math.inf
@@ -122,7 +124,7 @@ def live_energy(
                 start_s=0.0,
                 end_s=seconds,
                 load=load,
-                ahead_s=_MAX_AHEAD_PERIODS * response.period_s,
+                ahead_s=ahead_s,
             )
             found.append((share, energy))
     if not found:
@@ -133,14 +135,15 @@ def live_energy(
     return replace(one, warnings=(*named, *notes, *_short(channel, one, seconds)))
 
 
-def _covered(seen: Updates, response: Response, seconds: float) -> bool:
+def _covered(seen: Updates, response: Response, seconds: float, ahead_s: float) -> bool:
     """Whether updates are known from before the region up to its end, or nearly."""
-    t = seen.t_s
-    inner = t[(t >= -response.span_s - response.period_s) & (t <= seconds + response.lag_s + response.period_s)]
-    early, late = response.lag_s + response.period_s, seconds - _MAX_AHEAD_PERIODS * response.period_s
-    return (
-        len(inner) > 1 and t[0] <= early and t[-1] >= late and float(np.max(np.diff(inner))) <= HOLE * response.period_s
-    )
+    t, period = seen.t_s, response.period_s
+    if not len(t) or t[0] > response.lag_s + period or t[-1] < seconds - ahead_s:
+        return False
+    # A register that was polled and not renewed leaves a gap whose power is as uncertain as it is; of other rows that
+    # lack, what stood meanwhile may have been steady.
+    inner = t[(t >= -response.span_s - period) & (t <= seconds + response.lag_s + period)]
+    return not seen.aged_s or (len(inner) > 1 and float(np.max(np.diff(inner))) <= HOLE * period)
 
 
 def _fit_load(channel: Channel, load: LoadIntervals | None) -> tuple[LoadIntervals | None, tuple[str, ...]]:

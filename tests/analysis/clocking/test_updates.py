@@ -409,3 +409,30 @@ def test_a_rest_without_noise_beside_a_load_that_has_some_is_read_all_the_time()
     period, phase = Estimate(0.05, 0.0499, 0.0501), Estimate(0.0, -1e-4, 1e-4)
     clock = PublishingClock(period, phase, 1.0, 0.6, 380, np.array([0.0, 30.0]), np.zeros(2), 0.0047)
     assert update_series(t, v, clock).stale == 0
+
+
+def _shown(watts: Floats, seconds: float = 30.0) -> int:
+    """How many of the updates of 50 ms, polled each 4.7 ms, are taken for renewals that did not come."""
+    t = np.arange(0.0, seconds, 0.0047)
+    v = watts[np.searchsorted(0.05 * np.arange(len(watts)), t, side="right") - 1]
+    period, phase = Estimate(0.05, 0.0499, 0.0501), Estimate(0.0, -1e-4, 1e-4)
+    clock = PublishingClock(period, phase, 1.0, 0.6, 380, np.array([0.0, seconds]), np.zeros(2), 0.0047)
+    return update_series(t, v, clock).stale
+
+
+@pytest.mark.parametrize("long", [5, 20])
+@pytest.mark.parametrize("blocks", [1, 12], ids=["fast load", "plateaus"])
+def test_a_register_that_stands_for_a_while_amid_noise_was_not_renewed(long: int, blocks: int) -> None:
+    rng = np.random.default_rng(13)
+    watts = np.round(np.repeat(rng.uniform(60.0, 200.0, 600 // blocks), blocks) + 0.3 * rng.standard_normal(600), 3)
+    for begins in range(30, 570, 60):
+        watts[begins : begins + long] = watts[begins - 1]
+    assert _shown(watts) == 9 * long
+
+
+def test_rests_without_noise_are_readings_where_their_power_comes_again_or_is_shown_by_no_other() -> None:
+    rng = np.random.default_rng(14)
+    noisy = np.round(rng.uniform(60.0, 200.0, 600), 3)
+    again = np.where(np.arange(600) % 100 < 10, 100.0, noisy)  # a clock that is held, between loads above and below
+    below = np.where(np.arange(600) % 300 < 30, 25.0 + np.arange(600) // 300, noisy)
+    assert _shown(again) == _shown(below) == 0
