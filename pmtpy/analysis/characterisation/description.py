@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import Noise, Spread, blocks, off_line
-from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Problem, widths_of
+from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Fit, Problem, widths_of
 from pmtpy.analysis.characterisation.kernel import Shape
-from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import Number
@@ -83,14 +82,15 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
     known = {"wander": 0.1} if problem.wanders else {}
     names = ["offset", *(name for name in widths_of(fit)), *known, "rate"]
     steps = known | {"offset": problem.step_s, "rate": 0.02 * problem.rate_sd}
-    columns = [problem.filtered(fit.point), np.ones(len(problem.y))]
+    columns = [problem.filtered(fit.point, fit.family), np.ones(len(problem.y))]
     for name in names:
         step, at = np.zeros(len(PARAMETERS)), PARAMETERS.index(name)
         # A share of a width that is next to nothing is lost in the rounding of stamps since an epoch.
         step[at] = steps.get(name, max(0.02 * float(fit.point[at]), problem.step_s))
         up, down = fit.point + step, fit.point - step
         down[1:4] = np.maximum(down[1:4], 0.0)
-        columns.append(fit.gain * (problem.filtered(up) - problem.filtered(down)) / (up[at] - down[at]))
+        change = problem.filtered(up, fit.family) - problem.filtered(down, fit.family)
+        columns.append(fit.gain * change / (up[at] - down[at]))
     design = np.stack(columns, axis=1)
     design[:, 2:] *= 1.0 - np.minimum(_scatter(problem, fit) / np.maximum(np.abs(design[:, 2:3]), 1e-300), 1.0) ** 2
     return ["gain", "intercept", *names], design
@@ -122,7 +122,7 @@ def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) ->
     point = fit.point + np.array([shift.get(name, 0.0) for name in PARAMETERS])
     if np.any(np.abs(point - fit.point)[1:3] > _MAX_MOVED_SHARE * fit.point[1:3]):
         return fit.point
-    x = problem.filtered(point)
+    x = problem.filtered(point, fit.family)
     left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]
     if noise.misfit(problem.t, np.asarray(left, np.float64)) > noise.misfit(problem.t, fit.residuals):
         return fit.point

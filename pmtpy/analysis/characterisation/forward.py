@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, Shape
-from pmtpy.analysis.characterisation.model_selection import Fit, age_of, spread_of
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, bend_sd, minimise, robust_sd
@@ -38,6 +37,59 @@ METER_GRAIN = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _MAX_AGE_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _MIN_TAU_DIFFERENCE = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
 _STEADY_SHARE = 0.25  # of the time a reference is taken to be steady; what it does else is the load's
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One fit: its parameters, and the mean square of what it leaves, in watts squared, under Huber's weights."""
+
+    family: str
+    point: Floats  # offset, window, tau, second time constant, share of the phase's wander that is believed, rate
+    gain: float
+    intercept: float
+    residuals: Floats
+    loss: float
+
+    @property
+    def offset(self) -> float:
+        """Age of the kernel's end, seconds."""
+        return float(self.point[0])
+
+    @property
+    def window(self) -> float:
+        """Width of the boxcar, or of the triangle, seconds; 0: none."""
+        return float(self.point[1])
+
+    @property
+    def tau(self) -> float:
+        """Time constant of the one-pole, seconds; 0: none."""
+        return float(self.point[2])
+
+    @property
+    def lag(self) -> float:
+        """Mean age of what a reading shows, seconds."""
+        return self.offset + age_of(self.point)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of that age within the kernel, seconds."""
+        return spread_of(self.family, self.point)
+
+
+def age_of(point: Floats) -> float:
+    """Mean age of what a kernel of these widths shows, beyond the age of its end, seconds."""
+    return float(point[1] / 2.0 + point[2] + point[3])
+
+
+def variances(family: str, point: Floats) -> tuple[float, float, float]:
+    """Variances of that age by window, first and second time constant; a triangle is two boxcars of half its base."""
+    window, tau, second = (float(p) ** 2 for p in point[1:4])
+    return window / (24.0 if family == TRIANGULAR else 12.0), tau, second
+
+
+def spread_of(family: str, point: Floats) -> float:
+    """Standard deviation of that age, seconds."""
+    return math.sqrt(sum(variances(family, point)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +122,10 @@ class Problem:
         t = self.t if wander == 1.0 else self.t + (wander - 1.0) * self.wander
         return np.asarray(self.middle + t * (1.0 + rate) - offset, np.float64)
 
-    def filtered(self, point: Floats) -> Floats:
+    def filtered(self, point: Floats, family: str = "") -> Floats:
         """Return what the kernel of a point makes of the reference, in its unit."""
+        if family == TRIANGULAR and point[1] > METER_GRAIN * self.period:  # a narrower one is what a boxcar is
+            return self.respond.triangle(self.at(point), float(point[1]))
         window, tau, second, at = float(point[1]), float(point[2]), float(point[3]), self.at(point)
         if second:
             second = second if abs(second / tau - 1.0) > _MIN_TAU_DIFFERENCE else (1.0 - _MIN_TAU_DIFFERENCE) * tau
@@ -230,7 +284,7 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
     named = _WIDTHS[family]
     at = [PARAMETERS.index(name) for name in named]
     both, lagged = family == BOTH, family == BOTH and fixed != "offset"
-    unit = max(spread_of(point), 1e-6) * np.array([math.sqrt(12.0), 1.0])
+    unit = max(spread_of(family, point), 1e-6) * np.array([math.sqrt(12.0), 1.0])
 
     def unpack(theta: Floats) -> Floats:
         out = np.array([theta[0], 0.0, 0.0, 0.0, theta[-2], theta[-1] * problem.rate_sd])
@@ -286,10 +340,7 @@ def follow(problem: Problem, family: str, point: Floats, weights: Floats, captur
 
 def evaluate(problem: Problem, family: str, point: Floats, weights: Floats) -> Fit:
     """Return the fit at parameters (see ``PARAMETERS``): gain and intercept are solved for."""
-    if family == TRIANGULAR:
-        x = problem.respond.triangle(problem.at(point), float(point[1]))
-    else:
-        x = problem.filtered(point)
+    x = problem.filtered(point, family)
     gain, intercept = linear(x, problem.y, weights)
     residuals = np.asarray(problem.y - gain * x - intercept, np.float64)
     loss = float(np.mean(weights * residuals**2))

@@ -19,7 +19,7 @@ import numpy as np
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
-from pmtpy.analysis.characterisation.forward import METER_GRAIN, Problem, polish, problem_of, widths_of
+from pmtpy.analysis.characterisation.forward import METER_GRAIN, Fit, Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation.kernel import (
     BOTH,
     BOXCAR,
@@ -31,7 +31,6 @@ from pmtpy.analysis.characterisation.kernel import (
 from pmtpy.analysis.characterisation.model_selection import (
     FEW_READINGS,
     MINOR,
-    Fit,
     choose,
     impure,
     profiled,

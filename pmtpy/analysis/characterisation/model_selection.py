@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape
+from pmtpy.analysis.characterisation.forward import Fit, variances
 from pmtpy.analysis.characterisation.kernel import (
     AMBIGUOUS,
     BOTH,
@@ -23,7 +24,6 @@ from pmtpy.analysis.characterisation.kernel import (
     Shape,
 )
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, student_95
-from pmtpy.core.rows import Floats
 
 SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
@@ -31,53 +31,6 @@ _AS_LIKELY = Z95**2  # chi-squared of one parameter, 95 %
 FEW_READINGS = student_95(2) ** 2  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
 _COMMON = ("gain", "intercept_w", "offset_s", "lag_s")  # what each family has
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """One fit: its parameters, and the mean square of what it leaves, in watts squared, under Huber's weights."""
-
-    family: str
-    point: Floats  # offset, window, tau, second time constant, share of the phase's wander that is believed, rate
-    gain: float
-    intercept: float
-    residuals: Floats
-    loss: float
-
-    @property
-    def offset(self) -> float:
-        """Age of the kernel's end, seconds."""
-        return float(self.point[0])
-
-    @property
-    def window(self) -> float:
-        """Width of the boxcar, seconds; 0: none."""
-        return float(self.point[1])
-
-    @property
-    def tau(self) -> float:
-        """Time constant of the one-pole, seconds; 0: none."""
-        return float(self.point[2])
-
-    @property
-    def lag(self) -> float:
-        """Mean age of what a reading shows, seconds."""
-        return self.offset + age_of(self.point)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of that age within the kernel, seconds."""
-        return spread_of(self.point)
-
-
-def age_of(point: Floats) -> float:
-    """Mean age of what a kernel of these widths shows, beyond the age of its end, seconds."""
-    return float(point[1] / 2.0 + point[2] + point[3])
-
-
-def spread_of(point: Floats) -> float:
-    """Standard deviation of that age: of a boxcar a root of ``w^2 / 12``, of a one-pole ``tau``."""
-    return math.hypot(float(point[1]) / math.sqrt(12.0), float(point[2]), float(point[3]))
 
 
 def choose(
@@ -298,7 +251,7 @@ def _spanning(best: Shape, others: Sequence[tuple[float, Mapping[str, Estimate |
 
 def pure_of(fit: Fit) -> str:
     """Family of a fit, its second width left out if that is minor."""
-    parts = fit.window**2 / 12.0, fit.tau**2, float(fit.point[3]) ** 2
+    parts = variances(fit.family, fit.point)
     if fit.family == TWO_POLE and min(parts[1:]) < MINOR * sum(parts):
         return ONE_POLE
     if fit.family == BOTH and min(parts[:2]) < MINOR * sum(parts):

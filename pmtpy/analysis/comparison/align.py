@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.description import describe
-from pmtpy.analysis.characterisation.forward import Problem, evaluate, follow, linear, problem_of_means
+from pmtpy.analysis.characterisation.forward import Fit, Problem, evaluate, follow, linear, problem_of_means
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
-from pmtpy.analysis.characterisation.model_selection import Fit
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
 from pmtpy.analysis.signal.correlogram import correlogram, seen
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate, huber_weights
