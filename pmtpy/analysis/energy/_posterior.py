@@ -8,27 +8,25 @@ decide. Readings have Student's t: a running mean now and then holds an update m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pmtpy.analysis.energy._blocks import BandedCovariance
 from pmtpy.analysis.energy._cells import Differences, Sources, bounds_of
+from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
-_READING_TAIL = 4.0  # of the readings: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989)
-STRETCH = 5.0  # periods either side over which the scatter of the power is one
-_ONE_STEP_FACTOR = (
-    2.0  # a pace that was found from one step is half of what it was before that, for one degree of freedom
-)
-# Of the highest reading in a period, by which power ramps after a load's start where readings are missing.
-_HIDDEN_SHARE = 0.12
-_MIN_NOISE_SHARE = (
-    1e-4  # of the highest reading: noise; of a reading's variance, in a cell: power that moves less is not seen
-)
+# Of readings, and of how late all stamps are: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989). Now and
+# then a reading is far off, and all stamps of a program are by tens of milliseconds (work that runs on after its launch
+# returned, the clock of another host), which the readings of some blocks show.
+ROBUST_TAIL = 4.0
+_STRETCH = 5.0  # periods either side over which the scatter of the power is one
+_HIDDEN_SHARE = 0.12  # of the highest reading, a period: by which power ramps from a load's start where none are seen
+_MIN_NOISE_SHARE = 1e-4  # of the highest reading: noise; of its variance, in a cell: power that moves less is not seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +59,16 @@ class Terms:
     at: Floats
     mean: Floats
     sd: Floats
-    # shape (n,) and (n, k); what readings show there, and the derivatives
+    # shape (n + 1,) and (n + 1, k); what readings show there and, last, the energy of the interval; and the derivatives
     shown: Floats
     columns: Floats
-    # float, float64 of shape (k,); the energy of the interval there, and the derivatives
-    joules: float
-    weights: Floats
     rising: Rising | None = None
 
     @classmethod
     def none(cls, readings: int) -> Terms:
         """Return no terms at all."""
-        nothing, rows = np.zeros(0), np.zeros(readings)
-        return cls(nothing, nothing, nothing, rows, np.zeros((readings, 0)), 0.0, nothing)
+        nothing = np.zeros(0)
+        return cls(nothing, nothing, nothing, np.zeros(readings + 1), np.zeros((readings + 1, 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +79,8 @@ class Pace:
     scatter: Floats  # shape (m,); square watts times seconds, of each cell
     trust: Floats  # shape (n,)
     unstamped2: float  # mean square of the power that ran where nothing was stamped, about its mean
+    # shape (m - 1,) and (m,); how many unknowns walk and scatter were found from at each place: none but what is usual
+    decided: tuple[Floats, Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +123,7 @@ class Readings:
         "_unseen",
         "_unstamped",
         "bounds_s",
+        "ends_s",
         "response",
         "y",
     )
@@ -138,7 +136,7 @@ class Readings:
         interval: tuple[float, float],
         unstamped_s: Floats | None = None,
     ) -> None:
-        ends = t_s - response.delay_s
+        self.ends_s = ends = t_s - response.delay_s
         self.response, self.y = response, power
         stamped = unstamped_s is not None
         edges = unstamped_s.ravel() if unstamped_s is not None else np.zeros(0)
@@ -168,7 +166,7 @@ class Readings:
         apart = np.concatenate([[0.0], np.diff(ends), [np.inf]])
         self._hidden = (_HIDDEN_SHARE * highest) ** 2 / response.period_s if stamped else 0.0
         self._near = _Neighbours.within(bounds[1:-1], response.period_s)
-        self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, STRETCH * response.period_s)
+        self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
         self._unseen = gap > MISSED_RENEWAL_RATIO * response.period_s
         # A walk between two readings strays by q gap / 4 in the middle: power in a gap keeps within what was shown.
@@ -180,7 +178,9 @@ class Readings:
         period = self.response.period_s
         moved = max(float(np.mean(np.diff(self.y) ** 2)) if len(self.y) > 1 else 0.0, self._noise2)
         walk = np.full(self._sources.steps, moved / period)
-        return Pace(walk, np.full(len(walk) + 1, moved * period / 16.0), np.ones(len(self.y)), self._highest2)
+        scatter = np.full(len(walk) + 1, moved * period / 16.0)
+        nothing = np.zeros_like(walk), np.zeros_like(scatter)
+        return Pace(walk, scatter, np.ones(len(self.y)), self._highest2, nothing)
 
     def next(self, pace: Pace, found: Posterior) -> Pace:
         """Find the pace anew from what moved."""
@@ -190,24 +190,36 @@ class Readings:
         usual = 1.0 / float(np.mean(1.0 / pace.walk))
         walk = (_WALK_TAIL * usual + self._near.sums(moved**2)) / (_WALK_TAIL + self._near.sums(decided))
         least = _MIN_NOISE_SHARE * self._noise2 * period / 4.0
-        counted = self._stretch.sums(np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)) + _MIN_NOISE_SHARE
-        scatter = np.maximum(self._stretch.sums(rose**2) / counted, least)
+        scattered = np.clip(1.0 - rose_v / pace.scatter, 0.0, 1.0)
+        scatter = self._stretch.sums(rose**2) / (self._stretch.sums(scattered) + _MIN_NOISE_SHARE)
         off = (missed**2 + missed_v) / self._noise2
-        trust = (_READING_TAIL + 1.0) / (_READING_TAIL + off)
+        trust = (ROBUST_TAIL + 1.0) / (ROBUST_TAIL + off)
         at = self._unstamped > 0.0
         ran2, varied = ran[at] ** 2 / self._unstamped[at], pace.unstamped2 * self._unstamped[at]
         known = np.clip(1.0 - ran_v[at] / varied, 0.0, 1.0)
         unstamped2 = (_WALK_TAIL * self._highest2 + np.sum(ran2)) / (_WALK_TAIL + np.sum(known))
-        return Pace(
-            np.maximum(walk, _MIN_NOISE_SHARE * self._noise2 / period), scatter, np.asarray(trust), float(unstamped2)
-        )
+        walk = np.maximum(walk, _MIN_NOISE_SHARE * self._noise2 / period)
+        return Pace(walk, np.maximum(scatter, least), np.asarray(trust), float(unstamped2), (decided, scattered))
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
-        walk = _ONE_STEP_FACTOR * pace.walk
-        hidden = max(float(np.mean(walk)), self._hidden)
-        walk = np.where(self._unseen, np.minimum(np.maximum(walk, hidden), self._bounded), walk)
-        return Pace(walk, _ONE_STEP_FACTOR * pace.scatter, pace.trust, pace.unstamped2)
+        hidden = max(float(np.mean(pace.walk)), self._hidden)
+        walk = np.where(self._unseen, np.minimum(np.maximum(pace.walk, hidden), self._bounded), pace.walk)
+        return replace(pace, walk=walk)
+
+    def _widened(self, pace: Pace, left: Floats, variance: float) -> float:
+        """Return by how much a variance is wider since the pace is known from few unknowns.
+
+        ``left``: what of it each source leaves open. A variance that is a sum over found ones has the degrees of
+        freedom of Welch and Satterthwaite (JCGM 100, G.4); half of an interval is that many deviations by Student's t.
+        """
+        steps, squares = self._sources.steps, 0.0
+        walked = np.where(self._unseen, 0.0, left[:steps]), self._near, _WALK_TAIL
+        scattered = left[steps:], self._stretch, _MIN_NOISE_SHARE
+        for (part, near, usual), decided in zip((walked, scattered), pace.decided, strict=True):
+            each = part / (usual + near.sums(decided))
+            squares += float(np.sum(near.sums(each) ** 2 * decided)) + usual * float(np.sum(each)) ** 2
+        return (student_95(variance**2 / max(squares, 1e-300)) / Z95) ** 2 if variance > 0.0 else 1.0
 
     def _off(self, rising: Rising) -> list[Floats]:
         """Return how much switches that are off scatter the power of each cell, for a rise of one watt."""
@@ -217,16 +229,16 @@ class Readings:
     def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
         """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
         sources, steps = self._sources, self._sources.steps
-        kinds = np.cumsum([steps, sources.cells])
+        kinds, cells = np.cumsum([steps, sources.cells]), slice(steps, steps + sources.cells)
         own = np.concatenate([pace.walk, pace.scatter, self._noise2 / pace.trust])
-        cells = slice(*kinds)
         unstamped = pace.unstamped2 * self._unstamped
         variance = own.copy()
         variance[cells] += unstamped + self._beside
         if terms.rising:
             off, stamped = self._off(terms.rising)
             variance[cells] += terms.rising.rise2 * off
-        shown = np.column_stack([self.y - terms.shown + terms.columns @ terms.at, terms.columns])
+        straight = terms.shown - terms.columns @ terms.at
+        shown = np.column_stack([self.y - straight[:-1], terms.columns[:-1]])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
         sides[: len(shown) - 1, :-1] = self._differences(shown)
         sides[:, -1] = sources.sums(variance * self._rest)
@@ -237,7 +249,7 @@ class Readings:
         precision = np.diag(1.0 / terms.sd**2)
         left = sides[:, 1:-1].T @ solved.found[:, 1:-1] + precision
         right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
-        seen = self._covariance.seen(solved)
+        seen = self._covariance.seen(solved) if terms.rising or not judged else np.zeros(0)
         if terms.rising:
             scattered = float(stamped @ seen[cells])
             left, right = _drawn_out(left, right, terms.rising.felt, terms.sd, scattered)
@@ -246,11 +258,12 @@ class Readings:
         found = alone - moved @ unknowns
         level = self._differences.level(shown)
         joules = self._length * float(level[0] - level[1:] @ unknowns) + float(self._rest @ found)
-        felt = terms.weights - self._length * level[1:] - sides[:, 1:-1].T @ solved.found[:, -1]
-        crossed = terms.rising.crossed(felt, terms.at, spread) if terms.rising else 0.0
+        felt = terms.columns[-1] - self._length * level[1:] - sides[:, 1:-1].T @ solved.found[:, -1]
         missing = self._rest - within[:, -1]  # what the readings leave of each source in the energy
         begins = float(level[0] - level[1:] @ unknowns - sources.level @ found)
         walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
+        crossed = terms.rising.crossed(felt, terms.at, spread) if terms.rising else 0.0
+        known = float(variance @ missing**2) + float(felt @ spread @ felt) + crossed
         evidence = 0.0
         moments: tuple[tuple[Floats, Floats], ...] = ()
         if judged:
@@ -258,6 +271,7 @@ class Readings:
             left_over += float(terms.mean @ precision @ terms.mean) - float(right @ spread @ right)
             evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
             evidence -= float(np.linalg.slogdet(left)[1]) + left_over
+            known *= self._widened(pace, own[: kinds[1]] * missing[: kinds[1]] ** 2, known)
         else:
             shared = np.sum((moved @ spread) * moved, 1) / variance**2
 
@@ -268,8 +282,8 @@ class Readings:
             each = (slice(0, steps), cells, slice(kinds[1], None))
             moments = (*(told(own[where], where) for where in each), told(unstamped, cells))
         return Posterior(
-            joules + terms.joules + float(terms.weights @ (unknowns - terms.at)),
-            float(variance @ missing**2) + float(felt @ spread @ felt) + crossed,
+            joules + float(straight[-1] + terms.columns[-1] @ unknowns),
+            known,
             self.bounds_s,
             np.asarray(walked + found[cells] / self._root, np.float64),
             pace.scatter,

@@ -14,13 +14,12 @@ wakes, and differ from block to block.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import Posterior, Rising, Terms
-from pmtpy.analysis.signal.estimate import robust_sd
+from pmtpy.analysis.energy._posterior import ROBUST_TAIL, Posterior, Rising, Terms
+from pmtpy.analysis.signal.estimate import STRAY, robust_sd
 from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
@@ -29,10 +28,6 @@ from pmtpy.core.rows import Floats
 # By which all stamps are off alike: under the recorded square wave the load ends 0.7 ms before it is said (never after:
 # stamps enclose it), and rows are stamped 3 to 6 ms before they are read, not alike in every session.
 _STAMP_S = 9e-4
-# Degrees of freedom of how late they are: now and then all stamps of a program are off by tens of milliseconds (work
-# that runs on after its launch returned, the clock of another host), and the readings of some blocks show it.
-_STAMP_TAIL = 4.0
-_UNUSUAL_SD = 3.0  # by which readings contradict it: by chance once in 370 times
 # Blocks that tell, and how far apart they are on the median: a load that is switched faster looks alike, or nearly so,
 # when its stamps are off by that.
 _MIN_TELLING, _TELLING_S = 4, 0.12
@@ -49,9 +44,7 @@ _OFF_S = 3.3e-4  # by which single switches are off, less what all have in commo
 _NEIGHBOURS = (4, 16, 64)
 _WANDERS = 1.2  # times more off than by fewer: over so many it is not regular
 _MAX_OFF_S = 1.5e-3  # from there: what is further off is of the load itself
-_MAX_UNSEEN_RATIO = (
-    3.0  # a load that was never shown may be so many times what was: a board idles at some tenth of its limit
-)
+MAX_UNSEEN_RATIO = 3.0  # of the highest reading: a load that was hardly shown; boards idle at a tenth of their limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +82,7 @@ class StampedLoad:
         slow = np.full(len(_BEHIND_S), 0.0 if shows else _LATE_SHARE / math.sqrt(len(_BEHIND_S)))
         late = math.hypot(_STAMP_S, response.lag_u)
         mean = np.append([0.0, early], np.zeros(5 + len(slow)))
-        sd = np.maximum([_MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, 0.0, 0.0, *slow], 1e-9)
+        sd = np.maximum([MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, 0.0, 0.0, *slow], 1e-9)
         even, left_s, scatter_s = _evened(load)
         scatter2 = np.tile(np.fmin(_OFF_S, scatter_s) ** 2, len(load.on_s))
         half = replace(load, on_s=(load.on_s + even.on_s) / 2.0, off_s=(load.off_s + even.off_s) / 2.0)
@@ -113,7 +106,7 @@ class StampedLoad:
     def late(self, found: Posterior) -> bool:
         """Whether the readings contradict that the stamps are no later than usual."""
         off = np.abs(found.unknowns[1:3] - self.mean[1:3])
-        return self.telling and bool(np.any(off > _UNUSUAL_SD * self.sd[1:3]))
+        return self.telling and bool(np.any(off > STRAY * self.sd[1:3]))
 
     def about(self, at: Floats, square: Floats) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``.
@@ -123,66 +116,45 @@ class StampedLoad:
         rise2 = float(square[0])
         sd = self.sd.copy()
         if self.telling:
-            sd[1:3] = np.sqrt((_STAMP_TAIL * sd[1:3] ** 2 + np.fmax(square[1:3], sd[1:3] ** 2)) / (_STAMP_TAIL + 1.0))
-        step_s, early = float(_DERIVATIVE_STEPS[0]), float(at[1])
-        rise, late, wide, other, own, by_turn, slow = (*(float(a) for a in at[[0, 2, 3, 4, 5, 6]]), at[7:])
+            sd[1:3] = np.sqrt((ROBUST_TAIL * sd[1:3] ** 2 + np.fmax(square[1:3], sd[1:3] ** 2)) / (ROBUST_TAIL + 1.0))
+        early_by, late_by, wide_by = (float(by) for by in _DERIVATIVE_STEPS)
+        rise, early, late, wide, other, own, by_turn = (float(a) for a in at[:7])
         # Readings may be late by as much as is usual; by what is more than that the stamps are.
         stamps = max(0.0, 1.0 - float(self.sd[2] / sd[2]) ** 2)
-        start, end = (bound - stamps * late for bound in self.region)
-        ended = [self.load.ending(early + by) for by in (-step_s, 0.0, step_s)]
-        late_s, by_wide = float(_DERIVATIVE_STEPS[1]), float(_DERIVATIVE_STEPS[2])
-        seen, sooner, later, *followed = self._seen(
-            ended[1], wide, [late, late - late_s, late + late_s, *(late + by for by in _BEHIND_S)]
-        )
+
+        def seen(load: LoadIntervals, wider: float = 0.0, later: float = 0.0, behind: float = 0.0) -> Floats:
+            region = (bound - stamps * (late + later) - behind for bound in self.region)
+            return np.append(self._shown(load, wide + wider, late + later + behind), load.share(*region))
+
+        sooner, ended, later = (self.load.ending(early + by) for by in (-early_by, 0.0, early_by))
+        stamped, even = (seen(load.ending(early)) for load in self.ends)
+        first, second = (seen(replace(ended, on_s=ended.on_s[i::2], off_s=ended.off_s[i::2])) for i in (0, 1))
+        followed = seen(ended)
+        behind = np.array([seen(ended, behind=by) for by in _BEHIND_S]) - followed
+        shape = followed + at[7:] @ behind
         moved = [
-            np.subtract(*(self._seen(load, wide, [late])[0] for load in (ended[2], ended[0]))) / (2.0 * step_s),
-            (later - sooner) / (2.0 * late_s),
-            np.subtract(*(self._seen(ended[1], wide + by, [late])[0] for by in (by_wide, -by_wide))) / (2.0 * by_wide),
+            (seen(later) - seen(sooner)) / (2.0 * early_by),
+            (seen(ended, later=late_by) - seen(ended, later=-late_by)) / (2.0 * late_by),
+            (seen(ended, wider=wide_by) - seen(ended, wider=-wide_by)) / (2.0 * wide_by),
         ]
-        ends = [load.ending(early) for load in self.ends]
-        stamped, even = (self._seen(load, wide, [late])[0] for load in ends)
-        behind = np.array(followed) - seen
-        shape = seen + slow @ behind
-        turns = [replace(ended[1], on_s=ended[1].on_s[i::2], off_s=ended[1].off_s[i::2]) for i in (0, 1)]
-        in_turn = np.subtract(*(self._seen(load, wide, [late])[0] for load in turns))
-        columns = np.column_stack(
-            [shape, *(rise * m for m in moved), self.other, stamped - even, in_turn, *(rise * behind)]
-        )
-        on = [load.share(start, end) for load in ended]
-        after = np.array([ended[1].share(start - by, end - by) for by in _BEHIND_S]) - on[1]
-        lasts = on[1] + float(slow @ after)
-        more = ends[0].share(start, end) - ends[1].share(start, end)
-        lasts_in_turn = turns[0].share(start, end) - turns[1].share(start, end)
-        sooner_on, later_on = (ended[1].share(start + by, end + by) for by in (step_s, -step_s))
-        shifts = stamps * rise * (later_on - sooner_on) / (2.0 * step_s)
-        weights = [
-            lasts,
-            rise * (on[2] - on[0]) / (2.0 * step_s),
-            shifts,
-            0.0,
-            0.0,
-            more,
-            lasts_in_turn,
-            *(rise * after),
-        ]
-        felt = np.concatenate([[1.0], np.zeros(6), np.full(len(slow), -rise)])
-        times = np.array([1, 2, 3, *range(7, 7 + len(slow))])
-        rising = Rising(ended[1].edges, self.off2, rise2, felt, times)
-        shown = rise * shape + other * self.other + own * (stamped - even) + by_turn * in_turn
+        elsewhere = np.append(self.other, 0.0)
+        rows = [shape, *(rise * m for m in moved), elsewhere, stamped - even, first - second, *(rise * behind)]
+        shown = rise * shape + other * elsewhere + own * (stamped - even) + by_turn * (first - second)
+        felt = np.concatenate([[1.0], np.zeros(6), np.full(len(behind), -rise)])
+        times = np.array([1, 2, 3, *range(7, 7 + len(behind))])
+        rising = Rising(ended.edges, self.off2, rise2, felt, times)
         sd[5] = math.sqrt(rise2) / 2.0  # all of the scatter is the load's own, or nothing: half the rise either way
         sd[6] = _IN_TURN_SHARE * math.sqrt(rise2)
-        joules = rise * lasts + own * more + by_turn * lasts_in_turn
-        return Terms(at, self.mean, sd, shown, columns, joules, np.array(weights), rising)
+        return Terms(at, self.mean, sd, shown, np.column_stack(rows), rising)
 
-    def _seen(self, load: LoadIntervals, wide: float, late_s: Sequence[float]) -> Floats:
-        """Show a load to readings that are later by several times, one row for each, by a kernel that is wider."""
+    def _shown(self, load: LoadIntervals, wide: float, late_s: float) -> Floats:
+        """Show a load to readings that are later, by a kernel that is wider about the same middle."""
         window, tau = self.response.window_s, self.response.tau_s
-        delay = self.response.delay_s - wide * (window / 2.0 + tau)  # wider, but about the same middle
+        delay = self.response.delay_s - wide * (window / 2.0 + tau) + late_s
         wider = replace(
             self.response, window_s=max(0.0, window * (1.0 + wide)), tau_s=max(0.0, tau * (1.0 + wide)), delay_s=delay
         )
-        shown = wider.shown(load, np.concatenate([self.t_s - late for late in late_s]))
-        return np.asarray(shown.reshape(len(late_s), -1), np.float64)
+        return wider.shown(load, self.t_s)
 
 
 def _evened(load: LoadIntervals) -> tuple[LoadIntervals, Floats, Floats]:

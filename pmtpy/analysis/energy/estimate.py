@@ -16,28 +16,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import STRETCH, Pace, Posterior, Readings, Terms
-from pmtpy.analysis.energy._stamped import StampedLoad
+from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
+from pmtpy.analysis.energy._stamped import MAX_UNSEEN_RATIO, StampedLoad
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
+from pmtpy.analysis.uncertainty.components import of_scale
 from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
-_ROUNDS = 8  # of finding power and pace in turn
+_ROUNDS, _WITH_STEPS = 6, 2  # of finding power and pace in turn; those of them with what steps at the ends
 _LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
+_STEP_ODDS = 1.0 / 3.0  # odds beforehand that the power stepped just where a region begins, or ends
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
-_STEP_ODDS = 0.2  # odds beforehand that the power stepped just where a region begins, or ends
-_QUIET_PERIODS = 1.5  # periods outside such a step in which nothing else happened
 # A square wave is ahead of its mean by what one that is cut anywhere is off by at its ends, times root 6; readings by
-# as much less as their kernel is long. Half of it at each end, within 95 %; the scatter is stated doubled.
-_IN_PHASE = math.sqrt(6.0 / 2.0) / (2.0 * Z95)
-# Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3), 0.07 of its swing and T; and
-# its swing is larger than what readings show of it.
-_FAST_LOAD_SHARE = 0.1
-_MARKED_GAP_PERIODS = 3.0  # periods without an update that mark a result
+# as much less as their kernel is long. Half of it at each end, within 95 %.
+_IN_PHASE = math.sqrt(6.0) / (2.0 * Z95)
+# Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3) of its swing, which is twice
+# what readings show of it.
+_FAST_LOAD_SHARE = 1.0 / (4.0 * math.sqrt(3.0))
+UNSEEN_PERIODS = 3.0  # without an update: a longer gap is said, and for as long the last power may go on
 _HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
 
 
@@ -76,9 +77,9 @@ class Energy:
     def of(
         cls, joules: float, method: str, parts: Sequence[tuple[str, float]], warnings: tuple[str, ...] = ()
     ) -> Energy:
-        """Make one of independent parts of its uncertainty, the greatest first."""
-        ranked = tuple(sorted(((n, u) for n, u in parts if u > 0), key=lambda p: -p[1]))
-        made = cls(joules, math.sqrt(sum(u * u for _, u in ranked)), method, ranked, warnings)
+        """Make one of independent parts of its uncertainty."""
+        budget = UncertaintyBudget.of(parts, warnings)
+        made = cls(joules, budget.uncertainty_joules, method, budget.components, budget.warnings)
         return replace(made, aliased=(made.low, made.high))
 
     @property
@@ -149,9 +150,9 @@ def region_energy(
         energy = replace(energy, evidence=found.evidence)
         share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
         return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
-    found = _alone(Readings(t, seen, response, region), t, region)
+    found, ahead_j = _alone(Readings(t, seen, response, region), region)
     swings_w = sum(_swing(found, response, at) for at in region)
-    energy = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded)
+    energy = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded, ahead_j=ahead_j)
     return _in_step(energy, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
 
 
@@ -223,7 +224,7 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
     reach = 2.0 * response.period_s
     near = t_s[(t_s > region[0] + response.lag_s - reach) & (t_s < region[1] + response.lag_s + reach)]
     widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
-    if widest <= _MARKED_GAP_PERIODS * response.period_s:
+    if widest <= UNSEEN_PERIODS * response.period_s:
         return ()
     return (f"no update for {widest:.3g} s inside the region: what the power did meanwhile is not known",)
 
@@ -304,48 +305,42 @@ def _hardly(share: float) -> str:
     )
 
 
-def _alone(readings: Readings, t_s: Floats, region: tuple[float, float]) -> Posterior:
+def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, float]:
     """Explain readings alone; and with a step just at the start, the end, or both, as far as that explains them better.
 
     A program's regions begin and end where its load does. Readings that see all the time prove it by their values: a
-    step elsewhere between two readings would leave another mean.
+    step elsewhere between two readings would leave another mean. Returned with it: by how many joules the load may be
+    ahead of its mean at the two ends.
     """
-    nothing, pace = Terms.none(len(t_s)), readings.first()
-    for _ in range(_ROUNDS):
+    nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
+    for _ in range(_ROUNDS - _WITH_STEPS):
         pace = readings.next(pace, readings.solve(pace, nothing))
-    pace = readings.stated(pace)
-    found = [readings.solve(pace, nothing, judged=True)]
-    odds = [found[0].evidence]
-    for ends in (region[:1], region[1:], region):
-        found.append(
-            readings.solve(_calm(pace, readings, ends, region[1]), _steps(ends, region[1], readings, t_s), judged=True)
-        )
+    hidden = math.log(max(1.0 - response.coverage, 1e-300))
+    found: list[Posterior] = []
+    odds: list[float] = []
+    for ends in ((), region[:1], region[1:], region):
+        terms, own = _steps(ends, region[1], readings) if ends else nothing, pace
+        for _ in range(_WITH_STEPS):
+            own = readings.next(own, readings.solve(own, terms))
+        found.append(readings.solve(readings.stated(own), terms, judged=True))
         odds.append(found[-1].evidence + len(ends) * math.log(_STEP_ODDS))
+        if ends:  # a step elsewhere in what the sensor does not see of a period explains the readings as well
+            odds[0] = float(np.logaddexp(odds[0], odds[-1] + len(ends) * hidden))
     weight = np.exp(np.array(odds) - max(odds))
     weight /= np.sum(weight)
     joules = float(weight @ [f.joules for f in found])
     variance = float(weight @ [f.variance + (f.joules - joules) ** 2 for f in found])
-    return replace(found[0], joules=joules, variance=variance)
+    # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
+    ahead = [sum(_ahead_of_mean(f, response, at) for at in region) for f in found]
+    return replace(found[0], joules=joules, variance=variance), math.sqrt(float(weight @ np.square(ahead)))
 
 
-def _calm(pace: Pace, readings: Readings, ends: Sequence[float], end_s: float) -> Pace:
-    """Return a pace by which nothing but the step itself happened before a start, or after an end."""
-    walk, inner, period = pace.walk.copy(), readings.bounds_s[1:-1], readings.response.period_s
-    for at in ends:
-        outside = (inner - at if at == end_s else at - inner) / period
-        near = (outside > 0.0) & (outside < _QUIET_PERIODS)
-        beside = pace.walk[np.abs(inner - at) < STRETCH * period]
-        walk[near] = np.minimum(walk[near], np.quantile(beside, 0.25)) if len(beside) else walk[near]
-    return replace(pace, walk=walk)
-
-
-def _steps(at: Sequence[float], end_s: float, readings: Readings, t_s: Floats) -> Terms:
+def _steps(at: Sequence[float], end_s: float, readings: Readings) -> Terms:
     """Return the terms of steps at some instants."""
-    n, k, response = len(t_s), len(at), readings.response
-    columns = np.column_stack([response.step(t_s - response.delay_s - a) for a in at])
-    sd = np.full(k, max(float(np.ptp(readings.y)), response.noise_in_s, 1e-9))
-    weights = np.array([end_s - a for a in at])
-    return Terms(np.zeros(k), np.zeros(k), sd, np.zeros(n), columns, 0.0, weights)
+    nothing, response = np.zeros(len(at)), readings.response
+    columns = np.column_stack([np.append(response.step(readings.ends_s - a), end_s - a) for a in at])
+    highest = max(float(np.max(np.abs(readings.y))), response.noise_in_s, 1e-9)
+    return Terms(nothing, nothing, nothing + MAX_UNSEEN_RATIO * highest, np.zeros(len(columns)), columns)
 
 
 # --- what is stated ---
@@ -359,25 +354,25 @@ def _stated(
     notes: tuple[str, ...],
     *,
     rounded_w: float,
+    ahead_j: float = 0.0,
 ) -> Energy:
     """Put what the sensor itself is wrong by beside what the readings leave open."""
     start, end = (int(np.searchsorted(found.bounds_s, at)) for at in region)
     last = len(found.watts) - 1  # the power just before and just after the two ends
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
-    # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
-    ahead = 0.0 if len(found.unknowns) else sum(_ahead_of_mean(found, response, at) for at in region)
-    parts = [
-        ("reconstruction", math.sqrt(max(0.0, found.variance))),
-        ("edges", ahead),
-        ("gain", response.gain_u * abs(found.joules - response.known_at_w * (region[1] - region[0]))),
-        ("offset", response.offset_u / response.gain * (region[1] - region[0])),
-        ("state", response.off_line_j(region[1] - region[0])),
-        ("resolution", rounded_w * (region[1] - region[0])),
-        ("lag", response.lag_u * float(np.max(np.abs(rose)))),
+    rise = float(found.unknowns[0]) if len(found.unknowns) else 0.0
+    swings = [_swing(found, response, at) + abs(rise) for at in region]
+    seconds = region[1] - region[0]
+    parts = {
+        "reconstruction": math.sqrt(max(0.0, found.variance)),
+        "edges": ahead_j,
+        **of_scale(response, response.gain_u, response.offset_u / response.gain, found.joules, seconds),
+        "resolution": rounded_w * seconds,
+        "lag": response.lag_u * float(np.max(np.abs(rose))),
         # A step is anywhere in what is not seen of its period.
-        ("blind", response.blind_s / math.sqrt(12.0) * math.hypot(*(_swing(found, response, at) for at in region))),
-    ]
-    return Energy.of(found.joules, method, parts, notes)
+        "blind": response.blind_s / math.sqrt(12.0) * math.hypot(*swings),
+    }
+    return Energy.of(found.joules, method, list(parts.items()), notes)
 
 
 def _ahead_of_mean(found: Posterior, response: Response, at_s: float) -> float:
@@ -391,10 +386,9 @@ def _ahead_of_mean(found: Posterior, response: Response, at_s: float) -> float:
 
 
 def _swing(found: Posterior, response: Response, at_s: float) -> float:
-    """Return the largest less the smallest power within a period of an instant, the stamped load included."""
+    """Return the largest less the smallest power within a period of an instant, but for what terms explain."""
     near = np.abs((found.bounds_s[1:] + found.bounds_s[:-1]) / 2.0 - at_s) < response.period_s
-    rise = float(found.unknowns[0]) if len(found.unknowns) else 0.0
-    return float(np.ptp(found.watts[near])) + abs(rise)
+    return float(np.ptp(found.watts[near]))
 
 
 def _in_step(

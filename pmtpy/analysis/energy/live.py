@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.clocking import live_updates, possible_updates
-from pmtpy.analysis.energy.estimate import Energy, likely_energy, mixture
+from pmtpy.analysis.energy.estimate import UNSEEN_PERIODS, Energy, likely_energy, mixture
 from pmtpy.analysis.signal.estimate import bend_sd
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
@@ -26,7 +26,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 ROWS_BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_MAX_AHEAD_PERIODS = 3.0  # periods for which the last power may go on
 _MAX_INSTANT_U = 0.035  # of the period: instants that are less sure are weighed in parts by what the load tells
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 
@@ -105,7 +104,7 @@ def live_energy(
     responses = known_responses(profile, period.value, seen.watts)
     response = responses[0][1]
     # A register that now and then is not renewed may stand at the end as well.
-    ahead_s = (HOLE if seen.stale else _MAX_AHEAD_PERIODS) * response.period_s
+    ahead_s = (HOLE if seen.stale else UNSEEN_PERIODS) * response.period_s
     if not _covered(seen, response, seconds, ahead_s):
         return None
     load, notes = _fit_load(channel, load)

@@ -19,7 +19,7 @@ import numpy as np
 from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, is_power, seen_share, span_s
-from pmtpy.analysis.uncertainty.components import SHARED
+from pmtpy.analysis.uncertainty.components import SHARED, of_scale
 from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
@@ -73,9 +73,7 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
     """Judge one energy: its standard uncertainty in joules, the components of it, and the warnings."""
     judge = _Judge(channel, seen)
     components = {
-        "gain": channel.gain_u * abs(seen.joules - channel.response.known_at_w * seen.seconds),
-        "offset": judge.offset(),
-        "state": channel.response.off_line_j(seen.seconds) if judge.power else 0.0,
+        **judge.scale(),
         "resolution": judge.resolution(),
         "noise": judge.noise(),
         "edges": judge.edges(),
@@ -195,9 +193,11 @@ class _Judge:
         """Independent readings in the interval, at least one."""
         return max(1.0, self.seen.seconds / self.sample_s if self.sample_s > 0 else self.seen.rows)
 
-    def offset(self) -> float:
-        """A wrong zero is the same in every reading; in a counter's difference it cancels."""
-        return known_level_u(self.channel) * self.seen.seconds if self.power else 0.0
+    def scale(self) -> dict[str, float]:
+        """What is wrong alike in every reading of a power; in a counter's difference all but the gain cancels."""
+        level_u = known_level_u(self.channel)
+        wrong = of_scale(self.channel.response, self.channel.gain_u, level_u, self.seen.joules, self.seen.seconds)
+        return wrong if self.power else {"gain": wrong["gain"]}
 
     def resolution(self) -> float:
         """Rounding: twice in a counter's difference; of a power, the same way in all readings: they may be alike.

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pmtpy.core.response import Response
+
 
 class Component(NamedTuple):
     """How the errors of one cause are related. Where nothing is said they are new each time, and add in squares."""
@@ -47,3 +49,12 @@ SHARED = frozenset(name for name, of in COMPONENTS.items() if of.shared)
 LASTING = frozenset(name for name, of in COMPONENTS.items() if of.lasting)
 REPEATED = frozenset(name for name, of in COMPONENTS.items() if of.repeated)
 AT_ENDS = frozenset(name for name, of in COMPONENTS.items() if of.at_ends)
+
+
+def of_scale(response: Response, gain_u: float, level_u: float, joules: float, seconds: float) -> dict[str, float]:
+    """Return what a wrong gain, a wrong level and what the board is doing make of the energy of a power."""
+    return {
+        "gain": gain_u * abs(joules - response.known_at_w * seconds),
+        "offset": level_u * seconds,
+        "state": response.off_line_j(seconds),
+    }

@@ -1,0 +1,56 @@
+"""Regions that begin and end where a load does, without its stamps: energies, and intervals as wide as they must be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.core.response import Response
+from pmtpy.core.rows import Floats
+from tests.support.drawn_sensors import Kernel, Power, Sensor
+
+SENSORS = {
+    "sees all": Kernel("boxcar", 0.1),
+    "a quarter": Kernel("boxcar", 0.025),
+    "one-pole": Kernel("one-pole", tau_s=0.25),
+    "mean of 1 s": Kernel("boxcar", 1.0),
+}
+
+
+def judged(kernel: Kernel, edges: Floats, region: tuple[float, float], seed: int) -> tuple[float, float]:
+    """Return the relative error of an energy, and the error over half of its interval."""
+    rng = np.random.default_rng(seed)
+    power = Power(edges, np.where(np.arange(len(edges) + 1) % 2, rng.uniform(150.0, 300.0), 60.0))
+    sensor = Sensor(0.1, kernel, phase_s=float(rng.uniform(0.0, 0.1)))
+    t = sensor.updates(20.0, rng)
+    watts = sensor.readings(power, t, rng)
+    response = Response(0.1, kernel.window_s, kernel.tau_s, noise_w=0.3, step_w=0.01)
+    found = region_energy(t, watts, response, start_s=region[0], end_s=region[1])
+    off, true = found.joules - power.joules(*region), power.joules(*region)
+    return off / true, abs(off) / (found.high - found.joules)
+
+
+@pytest.mark.parametrize("kernel", SENSORS)
+def test_a_block_that_is_the_region_has_its_energy(kernel: str) -> None:
+    found = []
+    for seed in range(24):
+        start, lasts = np.random.default_rng([seed, 1]).uniform([8.0, 0.1], [9.0, 3.0])
+        region = (float(start), float(start + lasts))
+        found.append(judged(SENSORS[kernel], np.array(region), region, seed))
+    off, widths = np.array(found).T
+    assert np.sqrt(np.mean(off**2)) < (0.04 if kernel == "a quarter" else 0.01)  # 0.05 to 0.1 as a walk makes of it
+    assert np.mean(widths < 1.0) >= 0.83  # 24 trials: three standard errors of 0.95 are 0.13
+
+
+@pytest.mark.parametrize("kernel", ["sees all", "mean of 1 s"])
+def test_the_interval_of_a_region_that_is_cut_anywhere_is_not_far_wider_than_it_must_be(kernel: str) -> None:
+    widths = []
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 2])
+        edges = 1.0 + np.cumsum(rng.exponential(0.4, 60) + 0.05)
+        start = float(rng.uniform(7.0, 9.0))
+        region = (start, start + float(rng.uniform(0.3, 4.0)))
+        widths.append(judged(SENSORS[kernel], edges[edges < 16.0][: len(edges) // 2 * 2], region, seed)[1])
+    assert np.mean(np.array(widths) < 1.0) >= 0.85
+    assert np.median(widths) > 0.08  # 0.34 of an interval as wide as it must be
