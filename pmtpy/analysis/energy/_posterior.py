@@ -25,6 +25,7 @@ _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: l
 # returned, the clock of another host), which the readings of some blocks show.
 ROBUST_TAIL = 4.0
 _STRETCH = 5.0  # periods either side over which the scatter of the power is one
+_UNSEEN_FACTOR = 2.0  # times the mean pace where updates are missing: nothing there tells that it was no faster
 _HIDDEN_SHARE = 0.12  # of the highest reading, a period: by which power ramps from a load's start where none are seen
 _MIN_NOISE_SHARE = 1e-4  # of the highest reading: noise; of its variance, in a cell: power that moves less is not seen
 
@@ -203,7 +204,7 @@ class Readings:
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
-        hidden = max(float(np.mean(pace.walk)), self._hidden)
+        hidden = max(_UNSEEN_FACTOR * float(np.mean(pace.walk)), self._hidden)
         walk = np.where(self._unseen, np.minimum(np.maximum(pace.walk, hidden), self._bounded), pace.walk)
         return replace(pace, walk=walk)
 

@@ -315,7 +315,6 @@ def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, 
     nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
     for _ in range(_ROUNDS - _WITH_STEPS):
         pace = readings.next(pace, readings.solve(pace, nothing))
-    hidden = math.log(max(1.0 - response.coverage, 1e-300))
     found: list[Posterior] = []
     odds: list[float] = []
     for ends in ((), region[:1], region[1:], region):
@@ -324,8 +323,9 @@ def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, 
             own = readings.next(own, readings.solve(own, terms))
         found.append(readings.solve(readings.stated(own), terms, judged=True))
         odds.append(found[-1].evidence + len(ends) * math.log(_STEP_ODDS))
-        if ends:  # a step elsewhere in what the sensor does not see of a period explains the readings as well
-            odds[0] = float(np.logaddexp(odds[0], odds[-1] + len(ends) * hidden))
+        if ends:  # a step elsewhere in what no reading sees there explains them as well
+            hidden = sum(math.log(max(_unseen(readings, at), 1e-300)) for at in ends)
+            odds[0] = float(np.logaddexp(odds[0], odds[-1] + hidden))
     weight = np.exp(np.array(odds) - max(odds))
     weight /= np.sum(weight)
     joules = float(weight @ [f.joules for f in found])
@@ -333,6 +333,13 @@ def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, 
     # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
     ahead = [sum(_ahead_of_mean(f, response, at) for at in region) for f in found]
     return replace(found[0], joules=joules, variance=variance), math.sqrt(float(weight @ np.square(ahead)))
+
+
+def _unseen(readings: Readings, at_s: float) -> float:
+    """Return the share of the time between the two readings about an instant that neither sees."""
+    ends, response = readings.ends_s, readings.response
+    after = int(np.clip(np.searchsorted(ends, at_s), 1, len(ends) - 1))
+    return max(0.0, 1.0 - response.span_s / max(float(ends[after] - ends[after - 1]), response.period_s))
 
 
 def _steps(at: Sequence[float], end_s: float, readings: Readings) -> Terms:
