@@ -18,6 +18,16 @@ import numpy as np
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
+from pmtpy.analysis.characterisation._model_selection import (
+    FEW_READINGS,
+    MINOR,
+    choose,
+    impure,
+    profiled,
+    pure_of,
+    refuted,
+    with_doubt,
+)
 from pmtpy.analysis.characterisation.description import describe, design_of, errors
 from pmtpy.analysis.characterisation.forward import METER_GRAIN, Fit, Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation.kernel import (
@@ -27,16 +37,6 @@ from pmtpy.analysis.characterisation.kernel import (
     TWO_POLE,
     KernelFit,
     Shape,
-)
-from pmtpy.analysis.characterisation.model_selection import (
-    FEW_READINGS,
-    MINOR,
-    choose,
-    impure,
-    profiled,
-    pure_of,
-    refuted,
-    with_doubt,
 )
 from pmtpy.analysis.signal.estimate import NAMED, ONE_CLOCK_RATE, Estimate, huber_weights, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
