@@ -181,7 +181,7 @@ def minimise(
     least: Floats | float = -math.inf,
     rounds: int = 40,
 ) -> Floats:
-    """Least squares with a numerical Jacobian, of differences forwards.
+    """Least squares by Levenberg and Marquardt with a numerical Jacobian, of differences forwards.
 
     Parameters
     ----------
@@ -190,21 +190,41 @@ def minimise(
     start, steps : array
         Starting point, and the step of the differences in each parameter.
     least : array or float
-        Below which no parameter goes.
+        Below which no parameter goes; one that lies there and would is held.
     rounds : int
         Limit of iterations.
+
+    Returns
+    -------
+    array
+        The parameters.
     """
-    from scipy.optimize import least_squares
-
-    def jacobian(x: Floats) -> Floats:
-        here = residuals(x)
-        return np.stack([residuals(x + step) - here for step in np.diag(steps)], axis=1) / steps
-
-    begin, bounds = np.maximum(start, least), (least, math.inf)
-    found = least_squares(
-        residuals, begin, jacobian, bounds, "dogbox", ftol=_MIN_STEP_GAIN, x_scale=steps, max_nfev=rounds
-    )
-    return np.asarray(found.x, np.float64)
+    x, damping = np.array(start, np.float64), 1e-3
+    here = residuals(x)
+    loss, jacobian = float(here @ here), None
+    for _ in range(rounds):
+        if jacobian is None:
+            moved = [residuals(x + shift) for shift in np.diag(steps)]
+            jacobian = (np.stack(moved, axis=1) - here[:, None]) / steps
+            normal, slope = jacobian.T @ jacobian, jacobian.T @ here
+            scale = np.diag(normal) + 1e-30
+        free = (x > least) | (slope < 0.0)
+        move = np.zeros(len(x))
+        damped = (normal + damping * np.diag(scale))[np.ix_(free, free)]
+        move[free] = -np.linalg.lstsq(damped, slope[free], rcond=None)[0]
+        to = np.maximum(x + move, least)
+        there = residuals(to)
+        new = float(there @ there)
+        if not new < loss:
+            damping *= 8.0
+            if damping > 1e8:
+                break
+            continue
+        done = loss - new <= _MIN_STEP_GAIN * loss
+        x, here, loss, damping, jacobian = to, there, new, max(damping / 8.0, 1e-9), None
+        if done:
+            break
+    return x
 
 
 def as_json(e: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:
