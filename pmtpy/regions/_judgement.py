@@ -17,6 +17,7 @@ from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
 from pmtpy.core.rows import Floats, Frame, Layout
+from pmtpy.errors import CoverageError
 from pmtpy.regions._kept import Kept
 
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
@@ -105,12 +106,20 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
     """Find the energy of every channel: corrected where its profile knows how, else as it was integrated."""
     layout, t_s, watts = kept.facts.layout, kept.times_s(rows), rows.watts.T[1:]
     found: dict[int, Found] = {}
+    uncorrected: dict[int, str] = {}  # why a profile's kernel was not corrected for
     gone = any(begin < kept.seconds and end > 0.0 for begin, end in kept.left_out_s())
     for i, channel in enumerate(layout.energy):
-        if channel.name in kept.facts.kernels and not kept.uncovered_s[i] and not gone:
+        if channel.name not in kept.facts.kernels or kept.uncovered_s[i]:
+            continue
+        if gone:
+            uncorrected[i] = _TOO_LONG
+            continue
+        try:
             better = _corrected(kept, i, t_s, watts[i])
-            if better is not None:
-                found[i] = better
+        except CoverageError as why:
+            uncorrected[i] = f"{why}, so it is not corrected for how the sensor follows time"
+        else:
+            found |= {i: better} if better is not None else {}
     plain = [i for i in range(len(layout.energy)) if i not in found]
     interval, forgotten = kept.interval(rows, plain)
     if plain:
@@ -128,8 +137,8 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             found[i] = Found(channel, one.joules, one.uncovered_s, budget, corrected)
             why = kept.doubts.get(i)
             found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
-            if gone and channel.name in kept.facts.kernels:
-                found[i] = found[i].warned(f"{channel.name}: {_TOO_LONG}")
+            if i in uncorrected:
+                found[i] = found[i].warned(f"{channel.name}: {uncorrected[i]}")
     calibration = kept.facts.calibration
     if calibration is None:
         return [found[i] for i in sorted(found)], forgotten
@@ -151,7 +160,13 @@ def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> 
 
 
 def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
-    """Correct one channel as a recording would be; None where its profile, or what has come by now, forbids it."""
+    """Correct one channel as a recording would be; None where there is nothing to correct.
+
+    Raises
+    ------
+    CoverageError
+        The rows that have come by now do not tell enough.
+    """
     from pmtpy.analysis.energy.live import live_energy  # only those who have a profile pay for it
 
     channel = kept.facts.layout.energy[i]

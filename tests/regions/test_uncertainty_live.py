@@ -122,6 +122,13 @@ def test_a_step_that_a_late_sensor_shows_after_the_region_is_put_back_into_it(tm
         assert region[sensor.target].settled
 
 
+def full_time(identity: Identity) -> Profile:
+    """Return the profile of a sensor that sees all the time."""
+    how = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001), delay_s=Number(0.0, 0.001))
+    curve = Affine(Number(1.0, 0.003), Number(0.0, 0.3))
+    return Profile(identity, "gpu.instant", curve, 0.0, 2000.0, how, (("made", "here"),))
+
+
 def long_region(path: Path | None, seconds: float) -> Measurement:
     """Measure a square wave of 60 and 300 W, read each 50 ms, perhaps for longer than its rows are kept."""
     clock, load = ManualClock(), "square:low=60,high=300,hz=0.31"
@@ -147,15 +154,10 @@ def long_region(path: Path | None, seconds: float) -> Measurement:
 def test_the_middle_of_a_long_region_is_no_gap_and_nothing_that_stood_still(seconds: float, tmp_path: Path) -> None:
     # Rows in the middle of it were forgotten: by a profile they counted as a register that stood still, up to half of
     # the energy off at +- 0.3 %, and without one as renewals that the driver skipped, +- 20 to 70 %.
-    def full(identity: Identity) -> Profile:
-        how = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001), delay_s=Number(0.0, 0.001))
-        curve = Affine(Number(1.0, 0.003), Number(0.0, 0.3))
-        return Profile(identity, "gpu.instant", curve, 0.0, 2000.0, how, (("made", "here"),))
-
     plain = long_region(None, seconds)
     with pmt.create("nvml:virtual", clock=ManualClock(), profile="ideal", interval=1e6) as sensor:
         path = tmp_path / "profile.json"
-        path.write_text(full(sensor.identity).to_json())
+        path.write_text(full_time(sensor.identity).to_json())
     corrected = long_region(path, seconds)
     wave = 240.0 * 0.5 / 0.31  # in half a period: what a whole number of them is off by
     for found in (plain, corrected):
@@ -165,3 +167,27 @@ def test_the_middle_of_a_long_region_is_no_gap_and_nothing_that_stood_still(seco
     longer = [w for w in corrected.warnings if "longer than its rows are kept" in w]
     assert bool(longer) == (seconds > 100.0)
     assert ("reconstruction" in corrected.method) == (not longer)
+
+
+def test_a_region_that_a_profile_cannot_correct_says_so(tmp_path: Path) -> None:
+    # A program that held the interpreter: nothing was read between the ends of the region.
+    clock = ManualClock()
+    with pmt.create(
+        "nvml:virtual", clock=clock, load="square:low=60,high=300,hz=0.7", profile="ideal", interval=1e6
+    ) as s:
+        path = tmp_path / "profile.json"
+        path.write_text(full_time(s.identity).to_json())
+    with pmt.create(
+        "nvml:virtual",
+        clock=clock,
+        load="square:low=60,high=300,hz=0.7",
+        calibration=path,
+        profile="ideal",
+        interval=1e6,
+    ) as s:
+        region = Region("work", {s.target: s})
+        with region:
+            clock.advance(2.3)
+        found = region[s.target].channels["gpu.instant"]
+    assert "reconstruction" not in found.method
+    assert any("not corrected for how the sensor follows time" in w for w in found.warnings), found.warnings

@@ -1,7 +1,7 @@
 """The energy of a live region where a profile knows the kernel: rows as updates, the profile as a response.
 
 Whatever the kernel is, a mere lag, a one-pole, a window of several periods, the way is the same as of a recording:
-the rows are dated, and one estimator does the rest. Pure, and None rather than a number where the rows are not enough.
+the rows are dated, and one estimator does the rest. Pure, and a refusal rather than a number where the rows are not enough.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import numpy as np
 
 from pmtpy.analysis.clocking import live_updates, possible_updates
 from pmtpy.analysis.energy.estimate import UNSEEN_PERIODS, Energy, likely_energy, mixture
-from pmtpy.analysis.signal.estimate import bend_sd
+from pmtpy.analysis.signal.estimate import Z95, bend_sd
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, known_level_u, too_short
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import duration
 from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 ROWS_BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
 _MAX_INSTANT_U = 0.035  # of the period: instants that are less sure are weighed in parts by what the load tells
+_UNCOVERED = "the rows do not show the power from before the region up to its end"
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 
 
@@ -93,7 +95,12 @@ def live_energy(
     Returns
     -------
     Energy or None
-        None where the profile or the rows do not know enough, or nothing is gained.
+        None where there is nothing to correct: the profile knows no kernel, or the channel is a counter.
+
+    Raises
+    ------
+    CoverageError
+        The rows do not tell the power from before the region up to its end.
     """
     reach, period = after_s(profile.response), Number(profile.response.period_s, profile.response.period_u)
     if not reach or channel.energy_method is EnergyMethod.COUNTER:
@@ -106,7 +113,7 @@ def live_energy(
     # A register that now and then is not renewed may stand at the end as well.
     ahead_s = (HOLE if seen.stale else UNSEEN_PERIODS) * response.period_s
     if not _covered(seen, response, seconds, ahead_s):
-        return None
+        raise CoverageError(_UNCOVERED)
     load, notes = _fit_load(channel, load)
     unsure_s = _MAX_INSTANT_U * response.period_s if load is not None else math.inf
     found = []
@@ -127,11 +134,11 @@ def live_energy(
             )
             found.append((share, energy))
     if not found:
-        return None
+        raise CoverageError(_UNCOVERED)
     most = max(energy.evidence for _, energy in found)
     one = mixture([(share * math.exp(energy.evidence - most), energy) for share, energy in found], "lag")
     named = tuple(f"{channel.name}: {warning}" for warning in one.warnings)
-    return replace(one, warnings=(*named, *notes, *_short(channel, one, seconds)))
+    return replace(one, warnings=(*named, *notes, *_short(channel, one, seconds, _polled_s(t_s))))
 
 
 def _covered(seen: Updates, response: Response, seconds: float, ahead_s: float) -> bool:
@@ -152,9 +159,25 @@ def _fit_load(channel: Channel, load: LoadIntervals | None) -> tuple[LoadInterva
     return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
 
 
-def _short(channel: Channel, found: Energy, seconds: float) -> tuple[str, ...]:
-    """Say so when the region is too short for the readings to tell its energy."""
+def _polled_s(t_s: Floats) -> float:
+    """Return the usual time between two rows."""
+    return float(np.median(np.diff(t_s))) if len(t_s) > 1 else math.inf
+
+
+def _short(channel: Channel, found: Energy, seconds: float, polled_s: float) -> tuple[str, ...]:
+    """Say so when the readings hardly tell the energy: the region is too short for them, or they are too few."""
     blurred = math.hypot(*(u for name, u in found.parts if name in {"reconstruction", "edges"}))
     if blurred <= DOUBTFUL_SHARE * abs(found.joules):
         return ()
-    return (too_short(channel.name, seconds, channel.refresh_s or 0.0, channel.window_s or 0.0),)
+    refresh_s, window_s = channel.refresh_s or 0.0, channel.window_s or 0.0
+    if seconds < refresh_s + window_s:
+        return (too_short(channel.name, seconds, refresh_s, window_s),)
+    if polled_s > refresh_s > 0.0:
+        return (
+            f"{channel.name}: it refreshes every {duration(refresh_s)} and was read every {duration(polled_s)} only, so "
+            "its readings hardly tell the energy; read it more often (interval=)",
+        )
+    if found.warnings:  # they say why
+        return ()
+    share = Z95 * blurred / max(abs(found.joules), 1e-300)
+    return (too_short(channel.name, seconds, refresh_s, window_s, share),)

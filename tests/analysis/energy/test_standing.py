@@ -56,3 +56,13 @@ def _energies(seed: int, stands_s: float, *, stamped: bool) -> list[bool]:
 def test_what_the_power_was_while_the_register_stood_is_not_known(stands_s: float, *, stamped: bool) -> None:
     held = [one for seed in range(2) for one in _energies(seed, stands_s, stamped=stamped)]
     assert np.mean(held) >= 0.9, (np.sum(held), len(held))
+
+
+@pytest.mark.parametrize(("poll_s", "seconds", "said"), [(0.02, 0.11, "too short"), (0.7, 2.0, "read it more often")])
+def test_what_hardly_tells_an_energy_is_named(poll_s: float, seconds: float, said: str) -> None:
+    t = np.arange(-5.0, 5.0, poll_s)
+    ends = np.floor(t / 0.1) * 0.1  # a power that is on for the first half of each 0.42 s
+    shown = 60.0 + 190.0 * np.mean([np.mod(ends - back, 0.42) < 0.21 for back in np.linspace(0.0, 0.1, 50)], axis=0)
+    found = live_energy(_PROFILE, _CHANNEL, t, shown, seconds=seconds, aged_s=poll_s, load=None)
+    assert found is not None
+    assert [said in w for w in found.warnings if "too short" in w or "read it" in w] == [True], found.warnings
