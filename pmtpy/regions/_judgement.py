@@ -116,8 +116,8 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             continue
         try:
             better = _corrected(kept, i, t_s, watts[i])
-        except CoverageError as why:
-            uncorrected[i] = f"{why}, so it is not corrected for how the sensor follows time"
+        except CoverageError as error:
+            uncorrected[i] = f"{error}, so it is not corrected for how the sensor follows time"
         else:
             found |= {i: better} if better is not None else {}
     plain = [i for i in range(len(layout.energy)) if i not in found]

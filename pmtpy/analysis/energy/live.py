@@ -1,7 +1,7 @@
 """The energy of a live region where a profile knows the kernel: rows as updates, the profile as a response.
 
 Whatever the kernel is, a mere lag, a one-pole, a window of several periods, the way is the same as of a recording:
-the rows are dated, and one estimator does the rest. Pure, and a refusal rather than a number where the rows are not enough.
+the rows are dated, and one estimator does the rest. Pure; where the rows are not enough it refuses.
 """
 
 from __future__ import annotations
@@ -173,10 +173,8 @@ def _short(channel: Channel, found: Energy, seconds: float, polled_s: float) -> 
     if seconds < refresh_s + window_s:
         return (too_short(channel.name, seconds, refresh_s, window_s),)
     if polled_s > refresh_s > 0.0:
-        return (
-            f"{channel.name}: it refreshes every {duration(refresh_s)} and was read every {duration(polled_s)} only, so "
-            "its readings hardly tell the energy; read it more often (interval=)",
-        )
+        rates = f"refreshes every {duration(refresh_s)} and was read every {duration(polled_s)} only"
+        return (f"{channel.name}: it {rates}, so its readings hardly tell the energy; read it more often (interval=)",)
     if found.warnings:  # they say why
         return ()
     share = Z95 * blurred / max(abs(found.joules), 1e-300)
