@@ -15,14 +15,14 @@ _OPEN_TIMEOUT_S = 10.0  # the slowest device; whoever opens may itself wait for 
 
 
 class _Loading:
-    """To be entered, by any threads side by side, while modules are loaded."""
+    """A lock that ``os.fork()`` waits for. Any number of threads may hold it, each while it loads modules."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._threads: dict[int, int] = {}  # how often each thread has entered
 
     def __enter__(self) -> None:
-        """Keep others from forking."""
+        """Forbid ``fork()`` while this thread loads."""
         with self._changed:
             own = threading.get_ident()
             self._threads[own] = self._threads.get(own, 0) + 1
@@ -30,7 +30,7 @@ class _Loading:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let them."""
+        """Allow ``fork()`` again, unless other threads still load."""
         with self._changed:
             own = threading.get_ident()
             self._threads[own] -= 1
@@ -44,11 +44,11 @@ class _Loading:
         self._changed.wait_for(lambda: self._threads.keys() <= {threading.get_ident()}, _OPEN_TIMEOUT_S)
 
     def after_in_parent(self) -> None:
-        """Let them go on."""
+        """Let other threads load again."""
         self._changed.release()
 
     def after_in_child(self) -> None:
-        """Forget those that are not here."""
+        """Drop the counts of threads that the child does not have."""
         own = threading.get_ident()
         self._threads = {thread: entered for thread, entered in self._threads.items() if thread == own}
         self._changed.release()

@@ -72,8 +72,8 @@ class Channel:
         The device's own name for it, where it has one (the pair name on a board, a rail name).
     response : Response
         How the channel follows time. What a maker states of it can be given as ``refresh_s``, ``window_s`` and
-        ``lag_s`` (mean age of what an update shows) instead. How old an update is when it is read is no part of it:
-        the rows tell that.
+        ``lag_s`` (mean age of what an update shows) instead. The time between an
+        update and its poll is not included: the core adds it, from the rows.
     resolution : float or None
         One step of the value in SI. None: ``abs(scale)`` for a DIRECT channel.
     gain_u : float

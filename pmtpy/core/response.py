@@ -46,10 +46,10 @@ class Response:
     gain, offset_w : float
         Steady-state gradient and intercept.
     gain_u, offset_u : float
-        Their standard uncertainties, the first relative, the second of the reading
+        Their standard uncertainties, the first relative, the second of the reading at ``known_at_w``, in W.
     known_at_w : float
-        at this power: the middle of those that gain and offset were fitted over, where an error of the gain shows
-        nothing. 0: gain and offset are known apart from each other.
+        The middle of the powers that gain and offset were fitted over: there an error of the gain shows nothing. 0:
+        gain and offset are known apart from each other.
     state_w, state_s : float
         How far a reading is off that line by what the board is doing, one standard deviation, and for how long.
     lag_u : float
@@ -164,8 +164,8 @@ class Response:
     def blind_s(self) -> float:
         """Length of what a window of several periods leaves out of each, judged by how early it ends; else 0.
 
-        A mean of readings of which each sees but the end of its period looks like a window that is moved on by half of
-        what they leave out: it ends in the future.
+        If each of several averaged readings sees only the end of its period, their mean looks like one wide window that
+        is shifted forward by half of what they leave out: its end lies in the future (a negative delay).
         """
         wide = self.span_s > 1.5 * self.period_s
         return -2.0 * self.delay_s if wide and self.delay_s < -EARLY_S else 0.0

@@ -80,10 +80,10 @@ def judged(kept: Kept) -> Judgement:
 
 
 def energies(kept: Kept) -> list[tuple[float, str]] | None:
-    """Return the energy of every channel and how it was come by, as :func:`judged` will; None: only that can tell.
+    """Return the energy and the method of every channel, as :func:`judged` finds them, or None if only that can.
 
-    That is so where a profile knows the kernel, and where a part seems to have used more than the whole that it lies
-    in, so that the energy of that is in doubt.
+    A profile that knows the kernel changes the energy itself, and so does a part that seems to have used more than the
+    whole that it lies in. ``tests/regions/test_judged_when_asked.py`` holds the two functions together.
     """
     layout = kept.facts.layout
     if kept.facts.kernels:

@@ -28,7 +28,7 @@ class Pending(Generic[T]):
         self._found: T | None = None
 
     def wait(self) -> None:
-        """Count as one that waits; nobody has to, who is asked at once."""
+        """Count as one that waits; not needed where the result is asked for at once."""
         _waiting.append(weakref.ref(self))
         if len(_waiting) > _MOST_WAITING:
             oldest = _waiting.popleft()()

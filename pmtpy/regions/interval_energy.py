@@ -1,9 +1,9 @@
 """The energy between two instants of a curve, with uncertainty, coverage, warnings.
 
-Nothing here reads a sensor or asks for the time: it tells of what an acquisition has kept. Joules, watts and seconds
-come at once; how far to trust them costs several times as much, so it is judged when somebody asks, by the rows that
-had come when the energy was asked for. A lag that is counted back is found at once. Where a profile corrects the
-joules, or a channel contradicts another one, all is judged at once.
+Nothing here reads a sensor or asks for the time: it works on what an acquisition has kept. Joules, watts and seconds
+are computed at once, corrections of the lag included. The uncertainty costs several times as much, so it is computed
+when somebody asks for it, from the rows that were there when the energy was asked for. With a profile, or where
+channels contradict each other, the energy itself depends on that, so both are computed at once.
 """
 
 from __future__ import annotations

@@ -48,10 +48,10 @@ class Region(Mapping[str, Measurement]):
         without_lost: bool = False,
         device: Device | None = None,
     ) -> None:
-        """Prepare a region; ``without_lost``: a sensor that fails at the entry is no reason not to enter.
+        """Prepare a region of some sensors.
 
-        Its error is then what it measured, as that of a sensor which is lost inside is. ``device``: whose work is
-        waited for at both ends.
+        ``without_lost``: enter even if a sensor fails; asking for its energy then raises that error. ``device``: the
+        accelerator to synchronise with at entry and exit.
         """
         self._device = device
         self.label = label
@@ -345,7 +345,8 @@ class Region(Mapping[str, Measurement]):
         A microsecond each time, and as often as wanted. A sensor whose calibration knows its kernel is corrected by
         them; for others nothing changes. Worth it where the load switches faster than the sensor is renewed, or the
         region begins before the load does. A region that is itself the load: ``with pmt.region(...) as r, r.load():``.
-        They are all that the device does in this region; other regions of its sensors learn from them.
+        Stamp all that the device does in the region: what is not stamped counts as idle. Other regions of the same
+        sensors use the stamps, too.
 
         Raises
         ------

@@ -201,9 +201,10 @@ class Acquisition:
             raise
 
     def end(self, stretch: OpenStretch) -> Bookmark | int:
-        """Note the present instant as the end of a region; where somebody reads the source just now, return it.
+        """Note the present instant as the end of a region.
 
-        Then :meth:`end_at` notes it, so that a region of several sensors waits for none of them while others go on.
+        If another thread is reading the source, return the instant instead, to be given to :meth:`end_at`: a region of
+        several sensors notes the end of all of them before it waits for one.
         """
         self.demand.leave()
         if self.intake.unusable:
@@ -280,10 +281,10 @@ class Acquisition:
             return self._history.bookmark(t_ns)
 
     def readings(self, *instants: Bookmark) -> list[CurvePoint]:
-        """Return the curve at bookmarks, all by the very same rows: those that have come by now.
+        """Return the curve at several bookmarks, all of it by one snapshot of the rows received so far.
 
-        One by one would not do: a row that comes between two readings could leave the start on the newer curve and the
-        end on the older, and make the energy between them negative. Once closed, by the rows it has had.
+        Bookmarks that are read one by one could see different rows: if a row came in between, the start could lie on
+        the newer curve and the end on the older, and the energy between them could be negative.
         """
         with self.intake.lock:
             newest = self._history.newest
@@ -294,7 +295,7 @@ class Acquisition:
             return [self._history.reading(instant) for instant in instants]
 
     def as_known(self, *instants: Bookmark) -> list[CurvePoint]:
-        """Do as :meth:`readings`, without reading the source."""
+        """Return the curve at several bookmarks by the rows received so far; the source is not read."""
         with self.intake.lock:
             return [self._history.reading(instant) for instant in instants]
 
@@ -315,7 +316,10 @@ class Acquisition:
         return why if t_ns >= since_ns else ""
 
     def rested_watts(self, column: int, since_ns: int) -> float:
-        """Return what :meth:`Integrator.rested_watts` does."""
+        """Return the mean power of a counter up to its last move, if that was before an instant, else 0.
+
+        NaN: it has not moved since it began to count.
+        """
         return self._curve.rested_watts(column, since_ns)
 
     def around(self, a: CurvePoint, b: CurvePoint, margin_s: float = 0.0, *, most: int | None = None) -> Around:

@@ -353,7 +353,7 @@ def _fitted(texts: list[str], source: Source, *, stored: bool) -> tuple[Calibrat
 
 
 def _say(source: Source, fitted: Calibration | None, notes: list[str]) -> None:
-    """Have every result say what profiles were found, and no longer that a calibrated channel is not calibrated."""
+    """Put notes about profiles into the identity; remove "not calibrated" from channels that are calibrated now."""
     measured = [name for name, profile in (fitted.profiles if fitted else {}).items() if not profile.as_shown]
     untrue = tuple(f"{name}: {profile_store.UNCALIBRATED}" for name in measured)
     said = source.identity.notes

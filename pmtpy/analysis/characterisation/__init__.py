@@ -1,8 +1,9 @@
 """How a sensor behaves: its update period, its response to the load, its gradient and intercept (docs/characterise.md).
 
-``characterise`` puts the estimators together, ``characterised`` is what it returns. ``polls`` restores what a dump left
-out; ``update`` finds the publishing clock and ``track`` follows it; ``step`` describes the answer to a single jump;
-``kernel`` fits the response, with ``search`` for where to begin, ``choice`` between families, the ``shapes`` found and
-the ``spread`` of their parameters, and ``unmetered`` where only load stamps are known; ``transfer`` is the line between
-power and reading.
+Reading order: ``results`` holds what goes in and what comes out, ``characterise`` puts the estimators together. The
+response kernel is fitted in ``kernel_fit``: ``_initial_guess`` says where to begin, ``forward`` is the model and its
+least squares, ``_free_shape`` a kernel of any shape to judge it by, ``_covariance`` and ``description`` find its
+intervals, ``_model_selection`` chooses between families, and ``kernel`` is what comes of it. ``_kernel_from_load`` does
+it where only load stamps are known. ``gain`` is the line between power and reading, ``_step_response`` the answer to a
+single jump, and ``registers`` holds several registers of one device against each other.
 """

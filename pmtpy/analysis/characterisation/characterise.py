@@ -81,9 +81,10 @@ def characterise(
     load : LoadIntervals, optional
         When the load was on, by the host's clock.
     meter : Series, optional
-        A reference meter. Its clock is never taken as right, but for
+        A reference meter. The offset and rate of its clock are fitted.
     one_clock : bool
-        whether one clock stamped the readings and the meter's. Where a load is given, its stamps tie them anyhow.
+        One clock stamped the readings and the meter's, so no offset is fitted. Ignored where a load is given, whose
+        stamps tie the two clocks.
 
     Returns
     -------

@@ -24,9 +24,7 @@ from pmtpy.errors import DeclinedError
 
 _SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
-_BEND_SHARE = (
-    0.001  # ... and the share of the range below which it does not matter: at its ends it is several times this
-)
+_BEND_SHARE = 0.001  # of the range: a smaller bend does not matter; at the range's ends it is several times this
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ Bools = npt.NDArray[np.bool_]
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
-_NOISE_SPAN = 0.1  # share of the readings' span below which a change is noise ...
-# ... if the span has that many steps of the readings' resolution: else the levels are the steps
-_MIN_STEPS_OF_SPAN = 16.0
+# A change is noise below this share of the readings' span, if the span has so many steps of their resolution; of fewer
+# steps each is a level.
+_NOISE_SPAN, _MIN_STEPS_OF_SPAN = 0.1, 16.0
 
 
 class FasterThanPollsError(DeclinedError):

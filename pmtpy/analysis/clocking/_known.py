@@ -115,9 +115,9 @@ def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Up
 
 
 def possible_updates(seen: Updates, unsure_s: float) -> list[tuple[float, Updates]]:
-    """Return the updates as they may be, with the share of belief in each, if their instants are less sure than that.
+    """Return versions of the updates with their probabilities, or the one there is if it is surer than ``unsure_s``.
 
-    What polls leave open of the phase is divided into parts, in each of which it is known to ``unsure_s``.
+    What the polls leave open of the phase is divided into parts, in each of which it is known to ``unsure_s``.
     """
     if seen.jitter_s <= unsure_s:
         return [(1.0, seen)]

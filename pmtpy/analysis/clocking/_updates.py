@@ -252,11 +252,11 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
 
 
 def _renewed(watts: Floats) -> Bools:
-    """Which updates brought a value of their own, and not that of the one before, which a driver let stand.
+    """Which updates brought a value of their own, rather than the one before once more because the driver skipped them.
 
-    Noise, or a ramp, that makes a value stand by chance moves it by one step about as often, each way. Of a plateau
-    without noise every reading is one: there values stand most of the time, or those that stood stand on, at powers
-    that come again or at which nothing else is shown; of renewals that did not come, the next may come as well.
+    If values repeated by chance (noise, a slow ramp), moves by one step of the resolution would be about as frequent:
+    far more repeats than that are skipped renewals. On a plateau without noise every reading repeats: there most values
+    stand, or one that stood goes on standing, at powers that come again or at which nothing else is shown.
     """
     moves = np.abs(np.diff(watts))
     stands = moves == 0.0

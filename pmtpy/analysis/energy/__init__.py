@@ -1,6 +1,7 @@
 """What energy was used, from readings that are late, averaged, part-time and off by percents (docs/corrections.md).
 
-``estimate`` answers, for recordings and for live regions (``live``) alike; ``beside_meter`` holds the answer beside a
-meter's, and beside what holding each poll gives. ``posterior`` finds the power behind the readings in
-the ``cells`` of a grid, ``stamped`` says what a load adds that is known to have been on and off, ``blocks`` solves.
+Reading order: ``estimate`` answers, for recordings and for live regions (``live``) alike; ``_posterior`` finds the
+power behind the readings on a grid (``_cells``), ``_stamped`` says what a load adds that is known to have been on and
+off, and ``_blocks`` solves for many of them at linear cost. ``beside_meter`` holds the answer beside a meter's, and
+beside what holding each poll gives.
 """

@@ -22,10 +22,11 @@ from pmtpy.errors import DeclinedError
 
 _ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
-_EDGE_S = 0.05  # levels before and after a load edge are taken over at most this much
-_AFAR_S = 0.6  # ... and over this much as long as the two clocks may have run apart by a good part of that
+# Levels before and after a load edge are taken over at most this long; and over the longer one while the two clocks may
+# be apart by a good part of that.
+_EDGE_S, _AFAR_S = 0.05, 0.6
 _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded single steps differ from their stamps
-EDGE_DELAY_S = 0.4e-3  # ... and all edges of a fast load together: power follows the stamp, at the earliest
+EDGE_DELAY_S = 0.4e-3  # to which all edges of a fast load together are known: power follows the stamp, at the earliest
 MEETING_S = 5.0  # two clocks that should be one are looked for this far apart
 RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
 _IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges

@@ -18,7 +18,7 @@ from pmtpy.core.rows import Floats
 _MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
 MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
-# ... and of Student's t, for 1 to 10 degrees of freedom, as logarithms
+# Two-sided 95 % of Student's t, for 1 to 10 degrees of freedom, as logarithms.
 _STUDENT = np.log((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228))
 STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of values
 _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope

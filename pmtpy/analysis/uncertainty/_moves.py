@@ -65,8 +65,7 @@ class Moves(NamedTuple):
     def clean(self, beside: int, gap_s: float) -> bool:
         """Whether the rows on either side of an edge were moves of the counters, a refresh apart.
 
-        Else they were read at the edge, or are bridged by a row that another register made while these stood: shown is
-        what was a while ago.
+        If not, they were read at the edge, or a row that another register made lies between: that shows an older count.
         """
         rows = self.all_t[max(0, beside - 1) : beside + 1]
         at = np.minimum(self.t.searchsorted(rows), len(self.t) - 1)

@@ -28,7 +28,8 @@ from pmtpy.core.response import Response
 
 _RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 _BOUND = math.sqrt(3.0)  # the same for a half-width
-_IN_A_GAP = math.sqrt(30.0)  # an edge and a step at the same random place of a gap that is bridged by its mean
+# Step times gap over the rms error of an edge: both lie at the same random place of a gap that is filled with its mean.
+_IN_A_GAP = math.sqrt(30.0)
 # Errors of an edge in a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5
 # periods within the window to within a factor of two.
 _BEND_VARIANCE = 0.09
@@ -36,15 +37,15 @@ _MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval
 # A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
 # the square of half a step, with even odds, in squares of a step's rectangular deviation.
 _CUT_OFF = 1.5
-# Of a counter that was read in between two of its moves nothing tells the power at that moment but its mean, which
-# loads that work in bursts are off by so much, root mean square (docs/uncertainty.md, "Edges").
+# A counter that is read between two of its moves tells the power at that instant by its mean alone. For loads that work
+# in bursts the rms error of that mean, relative, is this (docs/uncertainty.md, "Edges").
 _BURSTS = 0.66
-# Of a power that is averaged over a window, or counted between two moves, nothing tells where in that time it was used:
-# on and off for equal times, with periods from a tenth of it to all (even in the logarithm), it is off by so much.
-# Readings that stand still are no evidence against such a load: the time may hold a whole number of its periods.
+# A power that is averaged over a window, or counted between two moves, may have been used anywhere in that time: the
+# relative error for a load that is on and off for equal times, its period between a tenth of that time and all of it,
+# even in the logarithm. Steady readings do not exclude such a load: they may hold a whole number of its periods.
 _HIDDEN = 0.067
-# What was never seen in n readings takes a share of the time whose mean square is 2 / ((n + 2)(n + 3)) if every share
-# was as likely before (rule of succession), and a power between nothing and that seen, which is off it by root 1/3.
+# A load that none of n readings saw may run for a share of the time whose mean square is 2 / ((n + 2)(n + 3)) (rule of
+# succession), at any power between nothing and the mean, which is off the mean by root 1/3 of it.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
 DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
@@ -231,7 +232,10 @@ class _Judge:
         return max(0.0, self.seen.rms_step_watts**2 - white)
 
     def edges(self) -> float:
-        """An edge falls between two refreshes, or into a window: what is known of it is what it changed by."""
+        """Return what the two ends leave open: each falls between two refreshes, or inside an averaging window.
+
+        By how much follows from how far the power moved there.
+        """
         seen = self.seen
         if not self.power:
             # One that has rested since before: it stands still, or the part uses nothing (the same as a long age).

@@ -85,10 +85,10 @@ def may_be_lag_corrected(channel: Channel) -> bool:
 
 
 def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatistics:
-    """Count the readings of a momentary power from when they happened, where the channel states by how much it is late.
+    """Move the readings of a momentary power back by the lag that its channel states.
 
-    The power of an interval is then that of the interval, and what is left of the lag is how well it is known. Where
-    the lag is a guess, or an end lies where no energy is known, nothing is changed.
+    Afterwards only the uncertainty of the lag remains. Nothing is changed where the lag is a guess, or where the energy
+    at one of the ends is not known.
     """
     if not may_be_lag_corrected(channel) or seen.uncovered_s or not seen.late_joules:
         return seen
@@ -173,7 +173,7 @@ class _Together:
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
         of_late = [interval.of_late[i] if interval.of_late else None for i in columns]
-        # An age that is uniform up to ``aged``; all rows may be of one. Its mean is part of a lag that is corrected.
+        # The age is uniform up to ``aged``, perhaps the same for all rows. Its mean is part of a lag that is corrected.
         age_u = aged / math.sqrt(12.0 if may_be_lag_corrected(self.like) else 3.0)
         time_u = math.hypot(interval.time_u_s, age_u) if self.power else interval.time_u_s
         late, clock = self._energies(length, time_u)

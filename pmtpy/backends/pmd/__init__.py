@@ -1,7 +1,7 @@
 """ElmorLabs PMD-USB, PMD2, PMD2X and Thermal Grizzly WireView Pro II: power meters in the cables of a PC.
 
-``codec`` and ``tick_clock`` are pure and turn bytes into records with times; ``device`` speaks the commands;
-``channels`` says what columns mean; ``source`` is the waist.
+``codec`` and ``_tick_clock`` are pure and turn bytes into records with times; ``device`` speaks the commands;
+``_channels`` says what columns mean; ``_source`` is the waist.
 """
 
 from __future__ import annotations

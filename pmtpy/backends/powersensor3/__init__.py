@@ -1,7 +1,7 @@
 """PowerSensor3: up to four external current and voltage pairs at 20 kHz, over USB.
 
-``codec`` and ``board_clock`` are pure and turn bytes into frames with times; ``port`` and ``transport`` reach the
-device; ``device`` speaks its commands; ``config`` knows its stored configuration; ``source`` is the waist.
+``_codec`` and ``_board_clock`` are pure and turn bytes into frames with times; ``_port`` reaches the
+device; ``device`` speaks its commands; ``config`` knows its stored configuration; ``_source`` is the waist.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tinkerforge bricklets behind a Brick Daemon: Voltage/Current 1.0 and 2.0, Industrial Dual inputs.
 
-``protocol`` and ``bricklets`` are pure; ``device`` is the connection; ``source`` is the waist.
+``protocol`` and ``bricklets`` are pure; ``_device`` is the connection; ``_source`` is the waist.
 """
 
 from __future__ import annotations

@@ -1,0 +1,36 @@
+"""Docstrings of packages name what is in them: the first page that somebody new to a folder opens."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "pmtpy"
+PACKAGES = sorted(p for p in ROOT.rglob("__init__.py") if ast.get_docstring(ast.parse(p.read_text(encoding="utf-8"))))
+
+
+def defined(path: Path, text: str) -> set[str]:
+    """Return what a module defines, the arguments of what the text names, and short strings: names of channels."""
+    names: set[str] = set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+            if isinstance(node, ast.FunctionDef) and node.name in text:
+                names |= {arg.arg for arg in (*node.args.args, *node.args.kwonlyargs)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 20:
+            names.add(node.value)
+    return names
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda p: ".".join(p.relative_to(ROOT.parent).parts[:-1]))
+def test_what_a_package_names_is_in_it(path: Path) -> None:
+    folder = path.parent
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    known = {p.stem for p in folder.iterdir()} | set().union(*(defined(p, text) for p in folder.rglob("*.py")))
+    named = set(re.findall(r"``\.?([A-Za-z_]{3,})``", text))
+    assert not {name for name in named - known if importlib.util.find_spec(name) is None}
