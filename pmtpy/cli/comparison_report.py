@@ -96,7 +96,7 @@ def _region(r: RegionEnergies, name: str, reference: str) -> list[Line | Table]:
     for sensor, e in r.energies.items():
         against = ["", ""] if sensor == reference else [_percent(e.difference), _sigmas(e.sigmas)]
         watts, _ = in_same_digits(e.watts, e.uncertainty_joules / r.seconds if r.seconds > 0 else math.nan)
-        cells = [sensor, *in_same_digits(e.joules, e.uncertainty_joules), watts, *against]
+        cells = [sensor, *e.in_digits(), watts, *against]
         if corrected:
             cells.append(written(e.corrected_j) if e.corrected_j is not None else "")
         if r.true_j is not None:

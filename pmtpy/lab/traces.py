@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pmtpy.analysis.clocking import Polling
-from pmtpy.analysis.comparison.results import Trace
-from pmtpy.core.channel import Channel, Quantity
+from pmtpy.analysis.comparison.results import Trace, stated
+from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
@@ -127,27 +126,9 @@ def _stated(read: pd.DataFrame, name: str) -> Channel | None:
         parts = [channel_of(c) for c in known if (c.get("in_total") if name == "total" else c["name"] == name)]
     except (KeyError, TypeError, ValueError):  # metadata of another program, or spoilt
         parts = []
-    if not parts:
-        return None
     columns = {c.name: read[f"{c.name}_W"] for c in parts if f"{c.name}_W" in read}
     watts = {part: float(column.mean()) for part, column in columns.items() if column.notna().any()}
-
-    def most(of: Callable[[Channel], float | None]) -> float | None:
-        return max((value for c in parts if (value := of(c)) is not None), default=None)
-
-    mean_s = _mean_s(metadata)
-    return Channel(
-        name,
-        Quantity.ENERGY if all(c.quantity is Quantity.ENERGY for c in parts) else Quantity.POWER,
-        method=parts[0].energy_method,
-        refresh_s=mean_s or most(lambda c: c.refresh_s),
-        window_s=mean_s or most(lambda c: c.window_s),
-        lag_s=most(lambda c: c.lag_s),
-        resolution=most(lambda c: c.smallest_step),
-        gain_u=math.hypot(*(c.gain_u * watts.get(c.name, 0.0) for c in parts)) / max(abs(sum(watts.values())), 1e-9),
-        offset_u=math.hypot(*(c.offset_u for c in parts)),
-        noise=math.hypot(*(c.noise for c in parts)),
-    )
+    return stated(name, parts, watts, mean_s=_mean_s(metadata))
 
 
 def _mean_s(metadata: Mapping[str, Any]) -> float | None:

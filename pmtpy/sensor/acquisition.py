@@ -12,13 +12,14 @@ import math
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import Derivation
 from pmtpy.core.clock import Anchor, Clock
 from pmtpy.core.rows import Frame, Point, Row
-from pmtpy.core.source import Remarks, Source
+from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin
 from pmtpy.errors import PmtError, SensorClosedError, SourceLostError
 from pmtpy.sensor._demand import Demand
@@ -181,7 +182,15 @@ class Acquisition:
         """Return arrays of the last ``seconds``, or of all that is kept."""
         with self.intake.lock:
             self.intake.refresh()
-            return self._history.recent(seconds, self.anchor.unix_offset_ns)
+            traits = self.intake.source.traits
+            return replace(
+                self._history.recent(seconds, self.anchor.unix_offset_ns),
+                target=self.target,
+                layout=self.layout,
+                polled_s=None if traits.streaming else self.interval_s,
+                stamped=traits.timestamps is not Timestamps.HOST_READ,
+                aged_s=self.intake.aged_s,
+            )
 
     # -- instants --------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,17 @@ import math
 import weakref
 from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from pmtpy._extras import extra
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
-from pmtpy.errors import CoverageError
+from pmtpy.errors import CoverageError, TargetError
 from pmtpy.sensor._ring import MOST_WAITING, Ring
+
+if TYPE_CHECKING:
+    from pmtpy.analysis.comparison.results import Trace
 
 _FOR_EVER_S = 1e9  # three decades
 _FOR_EVER_NS = round(_FOR_EVER_S * 1e9)
@@ -108,6 +111,40 @@ class Recent:
     lost: Ints  # shape (n,); rows missing before each row
     marks: tuple[tuple[int, str], ...]  # (row, label)
     uncovered_ns: Ints  # shape (n, k); time since the sensor was opened for which no energy is known
+    target: str = ""  # the sensor
+    layout: Layout | None = None  # what its channels are, and how well they are known
+    # time between two readings, of which those that brought nothing new make no row; None: of a stream
+    polled_s: float | None = None
+    stamped: bool = False  # whether rows bear the device's own times
+    aged_s: float = 0.0  # how old a value may be at its row
+
+    def trace(self, name: str = "total") -> Trace:
+        """Return one power with all that is known of it, for :func:`pmtpy.analysis.compare`.
+
+        Its times are monotonic seconds. It is called by the target, and by ``target#name`` where it is not the total.
+
+        Raises TargetError: there is no such power; the message lists what there is.
+        """
+        from pmtpy.analysis.clocking import Polling  # only a comparison pays for them
+        from pmtpy.analysis.comparison.results import Trace, stated
+
+        if name not in self.names:
+            msg = f"{self.target} has no power {name!r}; there are: {', '.join(self.names)}"
+            raise TargetError(msg)
+        i = self.names.index(name)
+        layout = self.layout or Layout(())
+        numbers = layout.in_total if i == 0 else (i,)
+        means = {self.names[n]: float(np.mean(known)) for n in numbers if len(known := _finite(self.watts[:, n]))}
+        return Trace(
+            self.target if i == 0 else f"{self.target}#{name}",
+            self.t_ns / 1e9,
+            self.watts[:, i],
+            self.joules[:, i],
+            self.lost,
+            stated(name, [layout.energy[n - 1] for n in numbers], means),
+            polling=Polling(self.polled_s, self.stamped) if self.polled_s else None,
+            aged_s=self.aged_s,
+        )
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -338,6 +375,10 @@ class History:
 def _extend(joules: float, watts: float, ahead_ns: int) -> float:
     """Let the last power go on; where none is known (a counter that was read once) the energy stays."""
     return joules if math.isnan(watts) else joules + watts * ahead_ns * 1e-9
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
 
 
 def _too_old(have: str) -> CoverageError:

@@ -13,8 +13,10 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pmtpy as pmt
@@ -22,6 +24,7 @@ from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
+from pmtpy.lab.traces import trace_of
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
@@ -506,3 +509,27 @@ def test_options_of_a_backend_may_be_text_as_on_the_command_line() -> None:
         assert sensor.identity.virtual
     with pytest.raises(pmt.TargetError, match="period_ms=often is not what the option needs"):
         pmt.create("nvml:virtual", period_ms="often")
+
+
+@pytest.mark.parametrize(("target", "name"), [("powersensor3:virtual", "total"), ("nvml:virtual", "gpu.instant")])
+def test_a_trace_of_the_history_knows_what_one_of_a_dump_knows(target: str, name: str, tmp_path: Path) -> None:
+    clock = ManualClock()
+    with pmt.create(target, clock=clock, load="square:low=50,high=250,hz=3", history_s=9.0) as sensor:
+        with sensor.dump(tmp_path / "run.csv"):
+            for _ in range(20):
+                clock.advance(0.02)
+                sensor.read()
+        found = sensor.history().trace(name)
+        with pytest.raises(TargetError, match="no power 'pair9'; there are: total"):
+            sensor.history().trace("pair9")
+    said = trace_of(pmt.load(tmp_path / "run.csv"), name, found.name)
+    rows = np.isin(np.round(found.watts, 3), np.round(said.watts, 3))
+    assert len(said.watts) > 3
+    assert rows[-len(said.watts) + 1 :].all()
+    assert found.channel is not None
+    assert said.channel is not None
+    assert found.channel.gain_u == pytest.approx(said.channel.gain_u, rel=0.05)
+    assert found.channel.gain_u > 0.0
+    assert replace(found.channel.response, gain_u=0.0) == replace(said.channel.response, gain_u=0.0)
+    assert (found.channel.offset_u, found.channel.refresh_s) == (said.channel.offset_u, said.channel.refresh_s)
+    assert (found.polling, found.aged_s) == (said.polling, said.aged_s)

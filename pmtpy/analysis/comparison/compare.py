@@ -79,7 +79,6 @@ def compare(
         found[name], follows = (alone(p), None) if name == chosen else against(p, base, one_clock=one_clock)
         if follows is not None:
             following[name] = follows
-    stated = {t.name for t in traces if t.channel is not None}
     rows = []
     for span in _spans(ready, found, regions, whole=whole):
         energies = {}
@@ -98,7 +97,7 @@ def compare(
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
         common = {n: _in_common(ready, found, (n, chosen), span) for n in energies} if chosen in energies else {}
-        rows.append(RegionEnergies(span, _differences(energies, chosen, stated, common), true_j))
+        rows.append(RegionEnergies(span, _differences(energies, chosen, common), true_j))
     return Comparison(chosen, one_clock, tuple(found[t.name] for t in traces), tuple(rows))
 
 
@@ -185,7 +184,14 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     known_s = end - start - (uncovered_s if p.summed else hidden_s)
     mean = joules / known_s if known_s > 0.0 else math.nan
     share = 1.0 - hidden_s / (end - start)
-    return Energy(joules, judged.uncertainty_joules, mean, coverage=share, warnings=(*judged.warnings, *doubt))
+    return Energy(
+        joules,
+        judged.uncertainty_joules,
+        mean,
+        coverage=share,
+        warnings=(*judged.warnings, *doubt),
+        calibration_known=stated is not None,
+    )
 
 
 def _in_common(
@@ -224,7 +230,6 @@ def _corrected(energy: Energy, follows: Follows, span: Span) -> Energy:
 def _differences(
     energies: Mapping[str, Energy],
     reference: str,
-    stated: set[str],
     common: Mapping[str, tuple[float, float] | None],
 ) -> dict[str, Energy]:
     base = energies.get(reference)
@@ -237,7 +242,7 @@ def _differences(
             continue
         joules, base_j = common[name] or (e.joules, base.joules)
         off, u = joules - base_j, math.hypot(e.uncertainty_joules, base.uncertainty_joules)
-        known = {name, reference} <= stated and u > 0.0
+        known = e.calibration_known and base.calibration_known and u > 0.0
         relative = off / base_j if base_j else math.nan
         found[name] = replace(e, difference_j=off, difference=relative, sigmas=off / u if known else math.nan)
     return found

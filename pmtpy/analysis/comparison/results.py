@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +19,9 @@ from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.align import Alignment
 from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate, as_json, written
-from pmtpy.core.channel import Channel
+from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
-from pmtpy.core.presentation import html_notes, html_table, number_or_none
+from pmtpy.core.presentation import html_notes, html_table, in_same_digits, number_or_none
 from pmtpy.core.rows import Floats, Ints
 
 
@@ -62,6 +62,43 @@ class Trace:
     aged_s: float = 0.0
 
 
+def stated(
+    name: str, parts: Sequence[Channel], mean_watts: Mapping[str, float], *, mean_s: float | None = None
+) -> Channel | None:
+    """Return what is known of a power that is the sum of some channels; None of no channel.
+
+    Parameters
+    ----------
+    name : str
+        Of the power.
+    parts : sequence of Channel
+        Those that it is the sum of.
+    mean_watts : mapping of str to float
+        By the names of channels: how much each has to do with the gain of the sum.
+    mean_s : float, optional
+        Over which time each row is a mean, where a stream was thinned.
+    """
+    if not parts:
+        return None
+
+    def most(of: Callable[[Channel], float | None]) -> float | None:
+        return max((value for c in parts if (value := of(c)) is not None), default=None)
+
+    gains = [c.gain_u * mean_watts.get(c.name, 0.0) for c in parts]
+    return Channel(
+        name,
+        Quantity.ENERGY if all(c.quantity is Quantity.ENERGY for c in parts) else Quantity.POWER,
+        method=parts[0].energy_method,
+        refresh_s=mean_s or most(lambda c: c.refresh_s),
+        window_s=mean_s or most(lambda c: c.window_s),
+        lag_s=most(lambda c: c.lag_s),
+        resolution=most(lambda c: c.smallest_step),
+        gain_u=math.hypot(*gains) / max(abs(sum(mean_watts.values())), 1e-9),
+        offset_u=math.hypot(*(c.offset_u for c in parts)),
+        noise=math.hypot(*(c.noise for c in parts)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Energy:
     """What one sensor says about one region.
@@ -81,6 +118,9 @@ class Energy:
     coverage : float
         Share of the region that its rows cover.
     warnings : tuple of str
+    calibration_known : bool
+        Whether it is known how well the sensor is calibrated. If not, the uncertainty is at least the one that stands
+        here.
     """
 
     joules: float
@@ -92,6 +132,16 @@ class Energy:
     corrected_j: Estimate | None = None
     coverage: float = 1.0
     warnings: tuple[str, ...] = ()
+    calibration_known: bool = True
+
+    def __str__(self) -> str:
+        """Return the energy in one line: ``276.3 J +- 7.5 J``."""
+        return "{} J +- {} J".format(*self.in_digits())
+
+    def in_digits(self) -> tuple[str, str]:
+        """Return energy and uncertainty in joules, as far as they count: ``276.3`` and ``7.5``, or ``at least 7.5``."""
+        joules, uncertainty = in_same_digits(self.joules, self.uncertainty_joules)
+        return joules, uncertainty if self.calibration_known else f"at least {uncertainty}"
 
     def true_error(self, true_j: float | None) -> float:
         """Return how far it is from the true energy, relative to that; NaN where that, or part of it, is not known."""
@@ -234,7 +284,7 @@ def _sensor_cells(s: Compared, reference: str) -> tuple[str, ...]:
 def _energy_cells(name: str, e: Energy, reference: str) -> tuple[str, ...]:
     difference = "" if name == reference else f"{e.difference_j:+.4g}"
     corrected = written(e.corrected_j) if e.corrected_j is not None else ""
-    return name, f"{e.joules:.6g}", f"{e.uncertainty_joules:.2g}", f"{e.watts:.6g}", difference, corrected
+    return name, *e.in_digits(), f"{e.watts:.6g}", difference, corrected
 
 
 def _sensor(s: Compared) -> dict[str, Any]:

@@ -83,6 +83,10 @@ class Estimate:
         """Whether ``truth`` lies in the interval."""
         return self.low <= truth <= self.high
 
+    def __str__(self) -> str:
+        """Return value and half-width, both to the second digit of the latter: ``0.9996 +- 0.0056``."""
+        return written(self)
+
     def as_dict(self) -> dict[str, float]:
         """Return ``{"value", "low", "high"}``, as the JSON of every verb has it."""
         return {"value": self.value, "low": self.low, "high": self.high}

@@ -118,6 +118,8 @@ def test_without_a_calibration_no_difference_is_called_significant() -> None:
     energy = found.regions[0].energies["gpu"]
     assert np.isnan(energy.sigmas)
     assert any("calibrated" in w for w in energy.warnings)
+    assert "J +- at least 0." in str(energy)
+    assert "least" not in str(found.regions[0].energies["meter"])
 
 
 def test_a_mean_over_a_second_has_the_gain_of_the_sensor_and_not_that_of_its_swing() -> None:
