@@ -58,7 +58,7 @@ def shift(shown: Overview, origin: float | None) -> float:
 
 
 def drawn_powers(shown: Overview, channels: Sequence[str] | None) -> list[str]:
-    """Return the powers to draw: those asked for, else the total and the largest others.
+    """Return the powers to draw: those asked for, else the total and the largest others, in the order of the file.
 
     Raises TargetError: there is no power of a name that is asked for.
     """
@@ -77,7 +77,8 @@ def drawn_powers(shown: Overview, channels: Sequence[str] | None) -> list[str]:
     wanted = others if not apart else [TOTAL, *others] if len(others) > 1 else [TOTAL]
     first = [c for c in wanted if c in {TOTAL, whole}]
     rest = sorted((c for c in wanted if c not in first), key=lambda c: -means[c])
-    return [*first, *rest][:_MOST_LINES]
+    chosen = [*first, *rest][:_MOST_LINES]
+    return [*first, *(c for c in wanted if c in chosen and c not in first)]  # each has its colour whatever it draws
 
 
 def title(name: str, shown: Overview, only: str = "") -> str:
@@ -88,11 +89,12 @@ def title(name: str, shown: Overview, only: str = "") -> str:
     who = "  ".join(filter(None, (name, f"({target})" if target else "", only)))
     text = who + "".join(f"  [{n}]" for n in notes)
     seconds, joules = shown.last - shown.first, shown.joules
+    whole = "whole file: " if shown.regions else ""  # a region's energy is another
     if math.isfinite(joules) and seconds > 0:
         text += (
-            f"\n{si(joules)}J in {seconds:,.0f} s"
+            f"\n{whole}{si(joules)}J in {seconds:,.0f} s"
             if seconds >= _WHOLE_SECONDS_FROM_S
-            else f"\n{si(joules)}J in {seconds:.4g} s"
+            else f"\n{whole}{si(joules)}J in {seconds:.4g} s"
         )
         uncovered = attrs.get("uncovered_s")
         if uncovered:

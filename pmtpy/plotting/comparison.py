@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _SLICES, _DPI = 1600, 150
 _MOST_DOTS = 400  # readings of which each can be shown by a dot
 _MOST_NAMES = 8
+_AS_STEEP = 0.8  # a fall with so much of the steepest one shows the same
 _SPARE = 0.01  # of a panel's height, left between a frame and the panel's own
 
 
@@ -77,6 +78,8 @@ def _fill(
         _shade(ax, found, zero, theme, named=False)
         way = "rises" if name == "rise" else "falls"
         ax.set_title(f"{letter}: where power {way} most", loc="left", fontsize=8.5, color=theme.ink)
+        if any(line.get_marker() == "o" for line in ax.get_lines()):
+            ax.set_title("dots: readings", loc="right", fontsize=7, color=theme.ink)
         _frame(rows["all"], letter, ax.get_xlim(), ax.get_ylim(), theme)
     _residuals(rows["left"], found, zero, theme)
     rows["left"].set_xlim(start, end)
@@ -123,7 +126,11 @@ def _flanks(
     jump = np.zeros(len(grid))
     jump[step:-step] = power[2 * step :] - power[: -2 * step]
     jump[~inside] = 0.0
-    return (float(grid[np.argmax(jump)]), width), (float(grid[np.argmin(jump)]), width)
+    rise, fall = float(grid[np.argmax(jump)]), int(np.argmin(jump))
+    apart = np.where(np.abs(grid - rise) > width, jump, 0.0)  # what is enlarged once need not be enlarged twice
+    if float(apart.min()) < _AS_STEEP * float(jump[fall]):
+        fall = int(np.argmin(apart))
+    return (rise, width), (float(grid[fall]), width)
 
 
 def _smooth(trace: Trace, seconds: float) -> Floats:
@@ -159,7 +166,7 @@ def _panel(
         shape: dict[str, Any] = {} if many else {"drawstyle": _steps(trace)}
         dots = len(t) <= _MOST_DOTS and (extent[1] - extent[0]) < 0.5 * (float(s.t_s[-1]) - float(s.t_s[0]))
         ax.plot(
-            curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.2, label=_label(found, trace.name),
+            curve.t, curve.mean, color=colour, linestyle=style, linewidth=1.2, label=_label(found, trace),
             zorder=3, marker="o" if dots else None, markersize=2.6, **shape,
         )  # fmt: skip
     ax.set_ylabel("power (W)", fontsize=9)
@@ -178,11 +185,13 @@ def _steps(trace: Trace) -> str:
     return "steps-pre" if counted else "steps-post"
 
 
-def _label(found: Comparison, name: str) -> str:
-    s, name = found[name], drawable(name)
+def _label(found: Comparison, trace: Trace) -> str:
+    s, name = found[trace.name], drawable(trace.name)
     if s.name == found.reference:
         return f"{name} (reference)"
+    counter = trace.channel is not None and trace.channel.energy_method is EnergyMethod.COUNTER
     parts = [
+        "mean since the reading before" if counter else "",
         f"lag {written(s.lag_s, 1e3)} ms" if s.lag_s is not None and found.one_clock else "",
         f"gain {written(s.transfer.gain)}" if s.transfer is not None else "",
         f"offset {written(s.transfer.intercept_w)} W" if s.transfer is not None else "",

@@ -41,6 +41,7 @@ _WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
 _SLICES = 1600  # about two for each dot of the axis
 _MOST_LABELS = 14
 _MOST_MARKS = 200
+_END = 400  # the last of so many parts of a curve are its end: more would take in its last edge
 _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
 
 
@@ -164,6 +165,8 @@ def _panel(
     by = shift(shown, origin)
     said = {c["name"]: c for c in (shown.facts.get("metadata") or {}).get("channels", ())}
     lines = [_line(label, shown, by, said) for label in drawn_powers(shown, channels)]
+    whole = shown.facts.get("total")
+    lines = [replace(each, label=f"{each.label} (total)") if each.label == whole else each for each in lines]
     found, single = paired(sorted(_moved(shown.marks, shown, origin) + extra, key=itemgetter(0)))
     found += [Span(r.start + by, r.end + by, r.name) for r in shown.regions]
     starts, ends = (np.array([g[i] for g in shown.gaps], np.float64) + by for i in (0, 1))
@@ -243,7 +246,9 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
             ax.fill_between(
                 curve.t, least, curve.mean + u, step=steps, color=colour, alpha=0.13, linewidth=0, zorder=1.8
             )
-            ax.set_title("pale band: 95 %, by gain and zero", loc="right", fontsize=7, color=theme.edge)
+            spread = "dark band: least to greatest sample\n" if many else ""
+            said = f"{spread}pale band: 95 %, by gain and zero"
+            ax.set_title(said, loc="right", fontsize=7, color=theme.ink)
         if many:
             ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.22, linewidth=0, zorder=2)
         ax.plot(
@@ -271,10 +276,11 @@ def _end_labels(panel: _Panel, theme: Theme) -> list[EndLabel]:
     """Return the names of the curves where there are several, and how much was lost."""
     labels = []
     for number, line in enumerate(panel.lines if len(panel.lines) > 1 or not panel.title else ()):
-        mean = line.curve.mean
-        last = slice(max(len(mean) - max(len(mean) // 50, 1), 0), None)  # a single noisy value tells no place
-        y = float(np.median(mean[last])) if len(mean) else math.nan
-        labels.append(EndLabel(line.label, theme.line(number)[0], y))
+        known = np.flatnonzero(np.isfinite(line.curve.mean))
+        last = known[-max(len(known) // _END, 1) :]  # a single noisy value tells no place
+        y = float(np.median(line.curve.mean[last])) if len(known) else math.nan
+        end = float(line.curve.t[known[-1]]) if len(known) else math.nan
+        labels.append(EndLabel(line.label, theme.line(number)[0], y, end))
     if panel.lost:
         labels.append(EndLabel(f"{panel.lost} sample{'s' * (panel.lost != 1)} lost", theme.ink, math.nan))
     return labels

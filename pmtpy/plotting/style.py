@@ -5,6 +5,7 @@ Colours differ for all kinds of colour vision, and each has a line style of its 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _DASHES: tuple[Any, ...] = (
     (0, (3, 1, 1, 1, 1, 1)),
     (0, (9, 2)),
 )
+_EARLY = 0.04  # of the axis: a curve that ends so long before it is not beside a name at its right
 _LABEL_POINTS = 8.0  # size of the names at the ends of curves
 
 
@@ -84,14 +86,29 @@ class EndLabel:
 
     text: str
     colour: str
-    y: float  # where the curve ends, in the axis' own units; NaN for a text that belongs to none, which stands below
+    # where the curve ends, in the axes' own units; NaN for a text that belongs to none, which stands below
+    y: float
+    x: float = math.nan
 
 
 def label_ends(ax: Axes, labels: Sequence[EndLabel]) -> None:
     """Write names to the right of the axes, each as near to the end of its curve as its neighbours let it.
 
+    The name of a curve that ends well before the others stands at its end, within the axes.
+
     Call it when the limits of the axes are final.
     """
+    if not labels:
+        return
+    left, right = ax.get_xlim()
+    for each in labels:
+        if right - each.x > _EARLY * (right - left):
+            ax.annotate(
+                each.text, (each.x, each.y), xytext=(4, 0), textcoords="offset points", ha="left", va="center",
+                fontsize=_LABEL_POINTS, color=each.colour, zorder=5,
+                bbox={"facecolor": ax.get_facecolor(), "edgecolor": "none", "pad": 0.8, "alpha": 0.8},
+            )  # fmt: skip
+    labels = [each for each in labels if not right - each.x > _EARLY * (right - left)]
     if not labels:
         return
     low, high = ax.get_ylim()

@@ -62,7 +62,7 @@ def test_it_opens_without_a_server_and_sums_what_is_chosen(shown: tuple[Any, dic
         seconds, total, *others, low, high = _sums(open_page, number)
         assert seconds == pytest.approx(table["elapsed"].iloc[-1], abs=1e-6)
         assert total == pytest.approx(table["total_J"].iloc[-1], abs=1e-3)
-        assert others == pytest.approx([total / 1.5, total / 3, 7], abs=1e-3)
+        assert others == pytest.approx([total / 3, total / 1.5, 7], abs=1e-3)
         assert (low, high) == (30.0, 90.0)
     for said in ("50,000 rows are drawn as", "Every row is drawn", "[VIRTUAL]"):
         assert open_page.get_by_text(said).count() >= 1

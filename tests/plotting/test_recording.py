@@ -128,7 +128,33 @@ def test_a_total_that_is_one_of_the_channels_is_drawn_once() -> None:
     table = _table()
     table.attrs["total"] = "rail1"
     figure = _figure({"a": table}, overlay=False, channels=None)
-    assert [line.get_label() for line in figure.axes[0].lines][:2] == ["rail1", "rail0"]
+    assert [line.get_label() for line in figure.axes[0].lines][:2] == ["rail1 (total)", "rail0"]
+
+
+def _label(figure: Figure, text: str) -> Annotation:
+    return next(t for t in figure.axes[0].texts if isinstance(t, Annotation) and t.get_text() == text)
+
+
+def test_a_name_stands_where_its_curve_ends() -> None:
+    table = _table()
+    table.loc[990:, ["total_W", "rail0_W", "rail1_W"]] = [90.0, 30.0, 60.0]  # an edge, a hundredth before the end
+    figure = _figure({"a": table}, overlay=False, channels=None)
+    low, high = figure.axes[0].get_ylim()
+    for name, watts in (("total", 90.0), ("rail0", 30.0), ("rail1", 60.0)):
+        assert _label(figure, name).xy[1] == pytest.approx((watts - low) / (high - low), abs=0.01)
+    figure = _figure({"long": _table(), "short": _table(100).query("elapsed < 4.5")}, overlay=True, channels=None)
+    assert _label(figure, "short").xy == pytest.approx((4.44, 30.0), abs=0.1)
+    assert _label(figure, "long").xy[0] == 1.0
+
+
+def test_a_channel_has_its_colour_whatever_it_draws() -> None:
+    table = _table()
+    colours = []
+    for _ in range(2):
+        lines = _figure({"a": table}, overlay=False, channels=None).axes[0].lines
+        colours.append({str(line.get_label()): line.get_color() for line in lines if "rail" in str(line.get_label())})
+        table[["rail0_W", "rail1_W"]] = table[["rail1_W", "rail0_W"]].to_numpy()
+    assert colours[0] == colours[1]
 
 
 def test_millions_of_rows_become_few_points_and_keep_their_spikes() -> None:
