@@ -9,6 +9,6 @@ said, and ``load`` is that of the emulated world, where None joins the one there
 
 from pmtpy.emulators._tree import Tree
 from pmtpy.emulators._virtual_source import VirtualSource, check_device, open_on
-from pmtpy.emulators.world import World, shared_world
+from pmtpy.emulators.world import World, shared_world, work
 
-__all__ = ["Tree", "VirtualSource", "World", "check_device", "open_on", "shared_world"]
+__all__ = ["Tree", "VirtualSource", "World", "check_device", "open_on", "shared_world", "work"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+import threading
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Protocol
@@ -152,6 +153,46 @@ class Table:
         return self._integral(np.asarray(t_s, np.float64), self._joules)
 
 
+class Work:
+    """``high`` while the program works, else ``low``: the program says when, by ``pmtpy.emulators.work``."""
+
+    def __init__(self, low: float = 30.0, high: float = 90.0) -> None:
+        self._low, self._rise = low, high - low
+        self._lock = threading.Lock()
+        self._working = 0
+        self._switched: list[float] = []  # seconds; on at the first, off at the second, ...
+
+    def begin(self, t_s: float) -> None:
+        """Let the power be high from now on; what overlaps is high until the last of it ends."""
+        with self._lock:
+            self._working += 1
+            if self._working == 1:
+                self._switched.append(t_s)
+
+    def end(self, t_s: float) -> None:
+        """End what was begun."""
+        with self._lock:
+            self._working -= 1
+            if self._working == 0:
+                self._switched.append(t_s)
+
+    def _switches(self) -> Floats:
+        with self._lock:
+            return np.array(self._switched, np.float64)
+
+    def watts(self, t_s: Floats) -> Floats:
+        """Power in watts at each instant, as far as it is past."""
+        high = np.searchsorted(self._switches(), t_s, side="right") % 2
+        return np.asarray(self._low + self._rise * high, np.float64)
+
+    def joules(self, t_s: Floats) -> Floats:
+        """Integral from 0, joules."""
+        t, switches = np.asarray(t_s, np.float64), self._switches()
+        signs = np.where(np.arange(len(switches)) % 2, -1.0, 1.0)
+        since = np.maximum(t[..., None] - switches, 0.0)
+        return np.asarray(self._low * t + self._rise * (since @ signs), np.float64)
+
+
 def pseudo_random(low: float, high: float, hz: float, seconds: float, seed: int) -> Table:
     """Make a load that is ``low`` or ``high`` at random in each slot of ``1 / hz`` seconds, repeatable by seed."""
     n = max(1, round(seconds * hz))
@@ -168,7 +209,7 @@ _KINDS: dict[str, type[Constant | Square | Sine | Ramp]] = {
 _HELP = (
     "constant:60 | square:low=30,high=90,hz=2,duty=0.5,hold=0,stay=0.2 | sine:low=30,high=90,hz=2 | "
     "ramp:low=30,high=90,hz=2 | steps:0=30,1.5=90,... (start in seconds = watts) | "
-    "random:low=30,high=90,hz=10,seconds=60,seed=1 | "
+    "random:low=30,high=90,hz=10,seconds=60,seed=1 | work:low=30,high=90 (by pmtpy.emulators.work) | "
     "csv:PATH (columns of any recording with time and total_W, or two columns seconds,watts)"
 )
 
@@ -232,6 +273,8 @@ def parse_load(spec: str) -> Load:
         if not numbers.keys() - known.keys():
             p = {**known, **numbers}
             return pseudo_random(p["low"], p["high"], p["hz"], p["seconds"], int(p["seed"]))
+    elif kind == "work" and not numbers.keys() - {"low", "high"}:
+        return Work(**numbers)
     elif kind in _KINDS:
         maker = _KINDS[kind]
         if not numbers.keys() - {f.name for f in fields(maker)} and numbers.get("hz", 1.0) > 0:

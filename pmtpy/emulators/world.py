@@ -9,14 +9,16 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
-from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.emulators.load import Load, parse_load
+from pmtpy.emulators.load import Load, Work, parse_load
 from pmtpy.errors import TargetError
 
 DEFAULT_LOAD = "square:low=30,high=90,hz=1"
@@ -96,3 +98,20 @@ def open_world(clock: Clock) -> World | None:
     with _shared_lock:
         world = _shared.get(id(clock))
         return world if world is not None and world.clock is clock else None
+
+
+@contextmanager
+def work(clock: Clock = HOST_CLOCK) -> Iterator[None]:
+    """Let the open virtual sensors, opened with ``load="work:low=30,high=90"``, show high power: ``with work(): ...``.
+
+    Raises TargetError: no virtual sensor of this load is open.
+    """
+    world = open_world(clock)
+    if world is None or not isinstance(world.load, Work):
+        msg = "no virtual sensor with a load that the program makes is open; open one with load='work:low=30,high=90'"
+        raise TargetError(msg)
+    world.load.begin(float(world.seconds_since_epoch(clock.now_ns())))
+    try:
+        yield
+    finally:
+        world.load.end(float(world.seconds_since_epoch(clock.now_ns())))

@@ -97,6 +97,18 @@ def test_a_page_can_be_followed(
                     run_shell(line[2:], tmp_path, prepared)
 
 
+def test_the_stamps_of_calibrate_md_tell_the_energy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    (block,) = (b for b in blocks(ROOT / "docs/calibrate.md") if b.kind == "python" and "r.load()" in b.body)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        exec(block.body, names)  # noqa: S102  (as above)
+    found = names["r"]["nvml:virtual"]  # type: ignore[index]
+    assert found.method.endswith("load-informed")
+    assert found.uncertainty_joules < 0.05 * found.joules
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     broken = [
         f"{page.relative_to(ROOT)} -> {target}"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import parse_load
-from pmtpy.emulators.world import make_world, shared_world
+from pmtpy.emulators.world import make_world, shared_world, work
 from pmtpy.errors import TargetError
 
 SPECS = [
@@ -94,3 +94,20 @@ def test_a_recorded_load_that_cannot_be_read_says_why(tmp_path: Path, content: b
     (tmp_path / "load.csv").write_bytes(content)
     with pytest.raises(TargetError, match=why):
         parse_load(f"csv:{tmp_path / 'load.csv'}")
+
+
+def test_a_load_of_work_is_high_while_the_program_works() -> None:
+    clock = ManualClock()
+    with pytest.raises(TargetError, match="open one with load='work"), work(clock):
+        pass
+    world = shared_world("work:low=20,high=120", clock=clock)
+    start_ns = clock.now_ns()
+    clock.advance(1.0)
+    with work(clock):
+        clock.advance(0.5)
+        with work(clock):  # of two at once the load is high until both have ended
+            clock.advance(0.25)
+        clock.advance(0.25)
+    clock.advance(1.0)
+    assert world.watts(start_ns + np.array([5, 15, 19, 25]) * 100_000_000).tolist() == [20, 120, 120, 20]
+    assert world.joules_between(start_ns, clock.now_ns()) == pytest.approx(3.0 * 20 + 1.0 * 100)

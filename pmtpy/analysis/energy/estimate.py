@@ -418,7 +418,7 @@ def _in_step(
     least = max(low, min(energy.joules, 0.0))  # no load uses less than nothing, unless it was shown to
     why = (
         f"{sees}a load that repeats nearly in step with its updates, every {response.period_s:.3g} s, can alias: "
-        f"the energy then is anything from {least:.4g} to {high:.4g} J; stamps of the load rule that out"
-        f"{'' if load_period_s else ', or its period where you know it'}"
+        f"of such a load, and of no other, the energy is anything from {least:.4g} to {high:.4g} J; stamps of the load "
+        f"rule that out (region.load(), --load FILE){'' if load_period_s else ', or its period (--load-period)'}"
     )
     return replace(energy, warnings=(*energy.warnings, why))
