@@ -238,6 +238,7 @@ SLOW = {
         "test_kernel_tuners_own_observer_for_powersensor3_runs_unmodified",
         "test_our_observer_sees_the_whole_kernel",
         "test_several_sensors_are_summed_each_part_once",
+        "test_the_example_of_the_page_runs_as_printed",
         "test_the_continuous_mode_gives_the_energy_of_one_kernel",
     },
     "lab/test_cards.py": {

@@ -58,6 +58,20 @@ def test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_a
     assert all(r["time"] >= r["MILLISECONDS"] for r in results)
 
 
+def test_the_example_of_the_page_runs_as_printed(tmp_path: Path) -> None:
+    if missing():
+        pytest.skip(missing())
+    page = (Path(__file__).parents[2] / "docs" / "kernel-tuner.md").read_text()
+    example = page.split("```python\n", 1)[1].split("```", 1)[0]
+    environment = {**os.environ, "PYTHONPATH": str(Path(pmtpy.__file__).parents[1])}
+    command = [sys.executable, "-c", example]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()[-2:]] == ["stride 1", "stride 16"]
+
+
 def test_kernel_tuners_own_observer_for_pmt_runs_unmodified(results: Results) -> None:
     for r in results:
         for name in ("rapl", "nvidia", "powersensor3"):
