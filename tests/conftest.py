@@ -224,6 +224,8 @@ SLOW = {
     },
     "docs/test_pages.py": {
         "test_a_page_can_be_followed[docs/bench.md]",
+        "test_a_page_can_be_followed[docs/calibrate.md]",
+        "test_a_page_can_be_followed[docs/characterise.md]",
         "test_a_page_can_be_followed[docs/command-line.md]",
         "test_a_page_can_be_followed[docs/compare.md]",
         "test_a_page_can_be_followed[docs/gallery.md]",
