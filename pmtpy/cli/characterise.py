@@ -20,6 +20,7 @@ from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
 from pmtpy.cli.values import add_json, add_part, part_of
 from pmtpy.core.clock import duration_of, seconds_of
+from pmtpy.core.presentation import fixed, in_same_digits
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
 from pmtpy.io.recorded import corrected_by
@@ -36,6 +37,8 @@ Of a FILE the readings are characterised; --load gives the stamps of when a load
 recording with start and end markers), --meter a reference. Clocks need not agree: zones, offsets and rates are found.
 A TARGET is polled while this tool makes a load: on a GPU through PyTorch or CuPy, on a CPU by computing on all
 cores, on a virtual device by the load it watches."""
+
+_MOST_PLACES = 9  # a rate of clocks is 1e-9 and less uncertain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -181,8 +184,10 @@ def page(target: str, document: Mapping[str, Any]) -> list[Line | Table]:
             made.append(Line(f"  {name:<{width}}  below {estimate['high']:.4g} {unit}"))
         elif estimate is not None:
             low, high = estimate["low"], estimate["high"]
-            value = f"{estimate['value']:10.4f} {unit:<2}"
-            made.append(Line(f"  {name:<{width}}  {value}  (95 %: {low:.4f} to {high:.4f})"))
+            value, _ = in_same_digits(estimate["value"], (high - low) / 2.0, _MOST_PLACES)
+            places = len(value.partition(".")[2])
+            interval = f"95 %: {fixed(low, places)} to {fixed(high, places)}"
+            made.append(Line(f"  {name:<{width}}  {value:>10} {unit:<2}  ({interval})"))
     for name, energy in document["energy"].items():
         low, high = energy["corrected_j"]["low"], energy["corrected_j"]["high"]
         text = (

@@ -70,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
             if error.errno is None:
                 raise
             msg = f"cannot read {path}: {error.strerror}"
+            if not path.exists() and path.suffix == "":
+                msg += f"; plot draws recordings: pmtpy dump {path} makes one, pmtpy view {path} shows a sensor"
             raise TargetError(msg) from error
         broken = shown[name].facts["broken_lines"]
         if broken:

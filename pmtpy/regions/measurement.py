@@ -111,6 +111,10 @@ class Measurement(_Judged):
         name = self.target if self.name == "total" else f"{self.target} {self.name}"
         return f"{name}: {self._energy()} in {self.seconds:.4g} s{power}, {self.method}{covered}{warned}"
 
+    def __repr__(self) -> str:
+        """Return the measurement in one line, as a failed assertion shows it."""
+        return f"<{self}>"
+
     def _energy(self) -> str:
         """Return the energy with as many digits as its uncertainty lets count: ``45.5 J +- 4.3 J``."""
         joules, uncertainty = self.joules, self.uncertainty_joules

@@ -8,6 +8,7 @@ import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.cli import main
+from pmtpy.cli.characterise import page
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import BackendUnavailableError, TargetError
@@ -83,6 +84,19 @@ def test_an_unknown_channel_names_those_there_are(
 def test_a_load_file_without_markers_is_refused(recording: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["characterise", str(recording["log"]), "--load", str(recording["meter"])]) == 2
     assert "no markers" in capsys.readouterr().err
+
+
+def test_a_report_has_the_digits_that_the_interval_lets_count() -> None:
+    document = {
+        "channel": "gpu.instant",
+        "update_period_ms": {"value": 100.00112, "low": 99.9663, "high": 100.0402},
+        "step": {"kind": "instant", "rise_ms": None, "delay_ms": {"value": 101.118, "low": 3.6331, "high": 105.5976}},
+        "kernel": {"family": "one-pole"} | dict.fromkeys(("window_ms", "tau_ms", "offset_ms", "spread_ms")),
+        "gradient": None, "intercept_w": None, "energy": {}, "declined": {},
+    }  # fmt: skip
+    text = "\n".join(str(getattr(each, "text", each)) for each in page("nvml:virtual", document))
+    assert "100.001 ms  (95 %: 99.966 to 100.040)" in text
+    assert "101 ms  (95 %: 4 to 106)" in text
 
 
 @pytest.mark.parametrize("option", ["--load", "--meter"])

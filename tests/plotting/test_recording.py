@@ -219,6 +219,8 @@ def test_the_command_draws_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert out.stat().st_size > 0
     assert main(["plot", str(tmp_path / "none.csv")]) == 2
     assert "No such file" in capsys.readouterr().err
+    assert main(["plot", "rapl:virtual"]) == 2
+    assert "pmtpy view rapl:virtual shows a sensor" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("suffix", ["png", "html"])

@@ -724,6 +724,7 @@ def test_a_measurement_shows_itself_in_one_line_and_in_json() -> None:
         m = r["test"]
         assert str(m).startswith("test: 100.000 J +- 0.034 J")
         assert "\n" not in str(m)
+        assert repr(m) == f"<{m}>"  # a failed assertion shows it
         assert " in 2 s (50 W), counter, 1 warning" in str(m)
         assert str(m.channels["dram0"]).startswith("test dram0: ")
         document = json.loads(json.dumps(m.to_dict(), allow_nan=False))
