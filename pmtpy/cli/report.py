@@ -15,8 +15,8 @@ SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 o
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
 _NO_MEASUREMENTS: Mapping[str, Measurement] = MappingProxyType({})
 _NO_TOTAL = (
-    "no total: a sensor is missing, or two of them may see the same device (an external meter and a built-in"
-    " sensor, a GPU and all GPUs at a socket, or a socket whose number is not known)"
+    "no total: two of them may see the same device (an external meter and a built-in sensor, a GPU and all GPUs at a"
+    " socket, or a socket whose number is not known)"
 )
 
 
@@ -40,7 +40,9 @@ def page(
     if total is not None and len(measured) > 1:
         rows.append(_row("total", total))
     failed = [f"{target}: {m}" for target, m in measured.items() if isinstance(m, PmtError)]
-    missing = [_NO_TOTAL] if summed and total is None and len(measured) > 1 else []
+    failed = [target for target, m in measured.items() if isinstance(m, PmtError)]
+    why = f"no total: nothing is known of {', '.join(failed)}" if failed else _NO_TOTAL
+    missing = [why] if summed and total is None and len(measured) > 1 else []
     return [
         Table([_HEAD, *rows]),
         *([Line(SPREAD)] if rows else []),

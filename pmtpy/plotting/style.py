@@ -24,7 +24,7 @@ _DASHES: tuple[Any, ...] = (
     (0, (3, 1, 1, 1, 1, 1)),
     (0, (9, 2)),
 )
-_EARLY = 0.04  # of the axis: a curve that ends so long before it is not beside a name at its right
+_EARLY = 0.2  # of the axis: a curve that ends so long before it is not beside a name at its right
 _LABEL_POINTS = 8.0  # size of the names at the ends of curves
 
 

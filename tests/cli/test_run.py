@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cli import report
 from pmtpy.cli.page import plain
 from pmtpy.cli.run import Run, document, page
 from pmtpy.emulators.powersensor3 import VirtualBoard
+from pmtpy.errors import SourceLostError
 from tests.cli.conftest import ROOT, Pmtpy, Started, wait_for
 from tests.support.worlds import counter_sensor
 
@@ -313,3 +315,9 @@ def test_where_nobody_takes_the_report_the_status_is_still_the_commands(
         child = started(*words.split(), "--", "sh", "-c", f"exit {status}", **taken)
         child.communicate(timeout=240)
     assert child.returncode == status
+
+
+def test_no_total_is_said_for_its_own_reason() -> None:
+    lost = report.page({"a": SourceLostError("gone"), "b": SourceLostError("gone too")}, None)
+    assert "no total: nothing is known of a, b" in "\n".join(str(each) for each in lost)
+    assert not any("same device" in str(each) for each in lost)
