@@ -39,14 +39,13 @@ def page(
         rows += [_row(f"  {name}", c) for name, c in m.channels.items()]
     if total is not None and len(measured) > 1:
         rows.append(_row("total", total))
-    failed = [f"{target}: {m}" for target, m in measured.items() if isinstance(m, PmtError)]
-    failed = [target for target, m in measured.items() if isinstance(m, PmtError)]
+    failed = {target: m for target, m in measured.items() if isinstance(m, PmtError)}
     why = f"no total: nothing is known of {', '.join(failed)}" if failed else _NO_TOTAL
     missing = [why] if summed and total is None and len(measured) > 1 else []
     return [
         Table([_HEAD, *rows]),
         *([Line(SPREAD)] if rows else []),
-        *notes([*failed, *warnings(good), *missing]),
+        *notes([*(f"{target}: {error}" for target, error in failed.items()), *warnings(good), *missing]),
     ]
 
 
