@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 _SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
 _IMPORTING = "<frozen importlib"
-_RESEND_S = 0.02  # until a signal that came while modules are imported is sent again
-_LOOK_S = 0.1  # how often a wait looks whether an end was asked for that nobody heard of
+_AGAIN_S = 0.05  # until a request that nobody has heard is made again
+_TELL_S = 0.1  # how often somebody who waits is told how long
 
 
 class Stopped(BaseException):  # an event, which no handler of errors may swallow
@@ -34,8 +35,9 @@ class Stop:
     What was switched off by whoever started us (``nohup``) stays off. Once an end was asked for, the same is not asked
     again: a terminal that closes sends several signals, and the files must be ended. Only another Ctrl-C is heard.
 
-    Where the exception is lost on its way (C code that calls Python back throws it away), the next :meth:`rest` raises
-    it again; where it became another error (of a class whose module was being imported), :meth:`heard` does.
+    An exception can be lost on its way: C code that calls Python back throws it away. So an alarm raises it again
+    until it is :meth:`taken` or leaves the block, but for the time in which what is inside handles it. Where it became
+    another error (of a class whose module was being imported), :meth:`heard` raises it.
     """
 
     def __init__(self) -> None:
@@ -45,23 +47,36 @@ class Stop:
 
     def __enter__(self) -> Self:
         self._before = {n: signal.signal(n, self._ask) for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN}
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._remind)
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._settle()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_filename.startswith(_IMPORTING):
-            # Some of that is called from C, which throws exceptions away: what was asked for there would be lost.
-            main = threading.main_thread().ident
-            again = threading.Timer(_RESEND_S, lambda: signal.pthread_kill(main or 0, number))
-            again.daemon = True
-            again.start()
-            return
         if self._asked is None or number == signal.SIGINT:
             self._asked, self._due = number, True
-            raise Stopped(number)
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _AGAIN_S)
+            self._raise(frame)
+
+    def _remind(self, _number: int, frame: FrameType | None) -> None:
+        if self._asked is not None and signal.getsignal(self._asked) != self._ask:
+            self._settle()  # somebody else listens by now, as a command that is to be ended: it hears it, once
+            signal.raise_signal(self._asked)
+        elif self._due and _cause(sys.exc_info()[1]) is None:
+            self._raise(frame)
+
+    def _raise(self, frame: FrameType | None) -> None:
+        # Some of an import is called from C: the alarm goes on behind it.
+        importing = frame is not None and frame.f_code.co_filename.startswith(_IMPORTING)
+        if self._asked is not None and not importing:
+            raise Stopped(self._asked)
+
+    def _settle(self) -> None:
+        self._due = False
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
@@ -69,12 +84,10 @@ class Stop:
         try:
             yield
         except Exception as error:
-            reason: BaseException | None = error
-            while reason is not None and not isinstance(reason, Stopped):
-                reason = reason.__cause__ or reason.__context__
-            if not self._due or reason is None:
+            stopped = _cause(error)
+            if not self._due or stopped is None:
                 raise
-            raise reason from None
+            raise stopped from None
 
     @property
     def asked(self) -> bool:
@@ -87,7 +100,7 @@ class Stop:
         try:
             yield
         except Stopped:
-            self._due = False
+            self._settle()
 
     def rest(self, seconds: float, tell: Callable[[float], None] | None = None) -> None:
         """Wait; ``tell`` is called now and then with the seconds that have passed.
@@ -97,11 +110,16 @@ class Stop:
         start_ns, idle = HOST_CLOCK.now_ns(), threading.Event()
         end_ns = start_ns + round(seconds * NS_PER_S)
         while True:
-            if self._due and self._asked is not None:
-                raise Stopped(self._asked)
             now_ns = HOST_CLOCK.now_ns()
             if tell is not None:
                 tell((now_ns - start_ns) / NS_PER_S)
             if now_ns >= end_ns:
                 return
-            HOST_CLOCK.wait_until(min(end_ns, now_ns + round(_LOOK_S * NS_PER_S)), idle)
+            HOST_CLOCK.wait_until(min(end_ns, now_ns + round(_TELL_S * NS_PER_S)), idle)
+
+
+def _cause(error: BaseException | None) -> Stopped | None:
+    """Return the request to end that ``error`` is, or came of."""
+    while error is not None and not isinstance(error, Stopped):
+        error = error.__cause__ or error.__context__
+    return error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import cast
@@ -77,9 +79,56 @@ def test_a_signal_in_the_midst_of_an_import_comes_again_behind_it() -> None:
     midst = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
     with Stop() as stop:
         stop._ask(signal.SIGTERM, cast("FrameType", midst))  # where an exception may be thrown away
-        assert not stop.asked
         with pytest.raises(Stopped, match="SIGTERM"):
-            stop.rest(240.0)
+            time.sleep(240.0)
+
+
+def test_a_request_that_something_swallowed_is_made_again_until_it_is_heard() -> None:
+    with Stop() as stop:
+        for _ in range(2):  # the second time by the alarm alone
+            with contextlib.suppress(Stopped):
+                if not stop.asked:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(240.0)
+        with stop.taken():
+            time.sleep(240.0)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_what_ends_on_the_way_out_is_not_disturbed_by_the_request_itself() -> None:
+    reminded: list[int] = []
+    stop = Stop()
+
+    def remind(number: int, frame: FrameType | None) -> None:
+        reminded.append(number)
+        stop._remind(number, frame)
+
+    def ended() -> None:
+        with stop:
+            signal.signal(signal.SIGALRM, remind)
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                with contextlib.suppress(OSError):
+                    raise OSError  # an error that is handled on the way out changes nothing
+                while len(reminded) < 3:
+                    time.sleep(0.01)
+
+    with pytest.raises(Stopped, match="SIGTERM"):
+        ended()
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_who_listens_by_then_hears_it_once() -> None:
+    heard: list[int] = []
+    midst = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
+    with Stop() as stop:
+        stop._ask(signal.SIGTERM, cast("FrameType", midst))
+        before = signal.signal(signal.SIGTERM, lambda number, _frame: heard.append(number))
+        wait_for(lambda: bool(heard))
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [signal.SIGTERM]
 
 
 def test_a_signal_that_became_another_error_on_its_way_is_heard() -> None:
