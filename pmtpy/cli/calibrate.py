@@ -20,12 +20,12 @@ import numpy as np
 from pmtpy.analysis.transfer.predict import fit_transfer, predict
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
-from pmtpy.cli.common import options_for, say
+from pmtpy.cli.common import add_overwrite, check_new, options_for, say, write_new
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
-from pmtpy.errors import CalibrationError, FileFormatError, SinkError, TargetError
+from pmtpy.errors import CalibrationError, FileFormatError, TargetError
 from pmtpy.lab.make_profile import (
     REPEATABILITY,
     as_stated,
@@ -36,7 +36,7 @@ from pmtpy.lab.make_profile import (
     shown_range,
 )
 from pmtpy.lab.recorded import AS_SHOWN
-from pmtpy.lab.tuning_table import COLUMNS, read_table, write_predictions
+from pmtpy.lab.tuning_table import COLUMNS, as_csv, read_table
 from pmtpy.sensor.registry import canonical, create, split_target
 
 _TOLD = 5  # notes that are printed in full
@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     transfer.add_argument("--power", default="", metavar="NAME", help=power)
     transfer.add_argument("--clocks", required=True, metavar="MHZ,MHZ,...", help="clocks to predict, as asked for")
     transfer.add_argument("-o", "--output", required=True, metavar="OUT.csv", help="where to write the predictions")
+    add_overwrite(transfer)
     profile = what.add_parser(
         "profile",
         help="make a calibration profile from what characterise found",
@@ -104,7 +105,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how much the gain differs from session to session, one standard deviation; of a single recording; "
         f"default {REPEATABILITY:.2%}, published for repeated energies of one card".replace("%", "%%"),
     )
-    profile.add_argument("-o", "--output", required=True, metavar="PROFILE.json")
+    profile.add_argument(
+        "-o", "--output", required=True, metavar="PROFILE.json", help="where to write the calibration profile"
+    )
+    add_overwrite(profile)
     profile.add_argument(
         "--no-meter",
         action="store_true",
@@ -124,10 +128,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _transfer(args: argparse.Namespace) -> int:
     """Fit, predict, write."""
+    check_new(args.output, overwrite=args.overwrite)
     clocks = _clocks(args.clocks)
     train, measured = (read_table(Path(table), args.power) for table in (args.train, args.measured))
     found = predict(fit_transfer(train), measured, clocks)
-    write_predictions(Path(args.output), found)
+    write_new(args.output, as_csv(found), overwrite=args.overwrite)
     width = float(np.median([p.energy_high_j / p.energy_j - 1.0 for p in found]))
     say(
         f"{len(measured.by_config())} configuration(s) at {len(clocks)} clock(s) written to {args.output}; "
@@ -157,6 +162,7 @@ def _clocks(text: str) -> list[float]:
 
 def _profile(args: argparse.Namespace) -> int:
     """Take the estimates, the device's identity, and write them together."""
+    check_new(args.output, overwrite=args.overwrite)
     found = [_found(Path(name)) for name in args.found]
     recordings = [{key: value for key, value in each.items() if key != "target"} for each in found]
     if any(each in recordings[:i] for i, each in enumerate(recordings)):
@@ -185,11 +191,7 @@ def _profile(args: argparse.Namespace) -> int:
     recorded = identities(found)
     for each in recorded:
         refuse_stranger(replace(profile, device=each), recorded[0] if args.device else identity)
-    try:
-        Path(args.output).write_text(profile.to_json(), encoding="utf-8")
-    except OSError as error:
-        msg = f"{args.output}: the profile could not be written: {error}"
-        raise SinkError(msg) from error
+    write_new(args.output, profile.to_json(), overwrite=args.overwrite)
     of = args.target or args.device or f"{identity.model} {identity.serial}".strip() or "recordings of"
     say(f"profile {profile.digest} for {of} {channel.name} written to {args.output}; repeatability: {spread}")
     return 0

@@ -9,12 +9,11 @@ import math
 import os
 import sys
 from dataclasses import fields
-from pathlib import Path
 from statistics import fmean as mean
 
 from pmtpy.analysis.signal.estimate import NO_VALUE
 from pmtpy.cli.characterise import page as characterised
-from pmtpy.cli.common import add_options, check_writable, parse_options, say
+from pmtpy.cli.common import add_options, add_overwrite, check_new, parse_options, say, write_new
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
@@ -22,8 +21,7 @@ from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of
-from pmtpy.errors import CalibrationError, SinkError, TargetError
-from pmtpy.io.write.file import already_there
+from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
 from pmtpy.lab.certify_rules import Rules
@@ -77,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", metavar="TIME", help="mean time between polls (default: 3ms or less)")
     parser.add_argument("--report", metavar="FILE", help="write the report there, too, as JSON")
     parser.add_argument("--profile", metavar="FILE", help="write a calibration profile of what was found")
-    parser.add_argument("--overwrite", action="store_true", help="replace FILEs that exist")
+    add_overwrite(parser)
     parser.add_argument(
         "--store", action="store_true", help="keep the profile where pmtpy looks for it when it opens this very device"
     )
@@ -88,10 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Certify, print, write what was asked for."""
-    check_writable(args.report, args.profile)
-    for path in (args.report, args.profile):
-        if path and Path(path).is_file() and not args.overwrite:
-            raise already_there(Path(path))
+    check_new(args.report, args.profile, overwrite=args.overwrite)
     target = canonical(args.target)
     said = load_settings().texts_for(target, os.environ)
     made = certify(
@@ -109,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(page(made))
     if args.report:
-        _write(args.report, json.dumps(made.document(), indent=2) + "\n")
+        write_new(args.report, json.dumps(made.document(), indent=2) + "\n", overwrite=args.overwrite)
     if args.profile or args.store:
         _profile(made, args)
     return PASSED if made.passed else BROKEN
@@ -149,7 +144,7 @@ def _profile(made: Certificate, args: argparse.Namespace) -> None:
     came = (("certified against", made.reference or "no meter"), ("date", date))
     profile: Profile = profile_of(made.profiled(), made.channel, came)
     if args.profile:
-        _write(args.profile, profile.to_json())
+        write_new(args.profile, profile.to_json(), overwrite=args.overwrite)
         say(f"profile {profile.digest} written to {args.profile}")
     if args.store:
         try:
@@ -159,14 +154,6 @@ def _profile(made: Certificate, args: argparse.Namespace) -> None:
             say(f"profile {profile.digest} ({profile.summary}) stored in {path}{replaced}")
         except CalibrationError as error:
             say(f"not stored: {error}")
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        msg = f"{path} could not be written: {error}"
-        raise SinkError(msg) from error
 
 
 # --- the report ---

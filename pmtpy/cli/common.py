@@ -23,6 +23,7 @@ from pmtpy.errors import (
     SourceLostError,
     TargetError,
 )
+from pmtpy.io.write.file import Output, already_there
 from pmtpy.sensor.combine import combine
 from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target
 from pmtpy.sensor.sensor import Sensor
@@ -202,6 +203,37 @@ def check_writable(*paths: str | None) -> None:
         if why:
             msg = f"cannot write {path}: {why}"
             raise SinkError(msg)
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add ``--overwrite``, of a verb that writes through :func:`write_new`."""
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+
+
+def check_new(*paths: str | None, overwrite: bool) -> None:
+    """Refuse, before anything is measured, what cannot be written, and a file that exists unless it may be replaced.
+
+    Raises SinkError: as :func:`check_writable`, or the file exists. Devices and pipes hold nothing to be lost.
+    """
+    check_writable(*paths)
+    for path in paths:
+        if path is not None and Path(path).is_file() and not overwrite:
+            raise already_there(Path(path))
+
+
+def write_new(path: str, text: str, *, overwrite: bool) -> None:
+    """Write a text as a new file, or in the place of one that may be replaced.
+
+    Raises SinkError: the file exists, or cannot be written; then there is none or an empty one, rather than a part.
+    """
+    output = Output(path, overwrite=overwrite)
+    try:
+        output.empty()
+        output.write(text.encode())
+        output.close()
+    except SinkError:
+        output.discard()
+        raise
 
 
 def write_report(report: Page | str, path: str) -> None:

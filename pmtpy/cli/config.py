@@ -15,7 +15,7 @@ from pmtpy.backends.powersensor3.config import Records
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.cli import config_pmd
-from pmtpy.cli.common import say
+from pmtpy.cli.common import add_overwrite, check_new, say, write_new
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json, count
@@ -62,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--import", dest="source", metavar="FILE", help="take the configuration of all sensors from a file")
     add("--export", metavar="FILE", help="write the configuration to a file ('-': stdout)")
+    add_overwrite(parser)
     add("--force", action="store_true", help="store also values that no known module can have")
     add("--dry-run", action="store_true", help="show what would be stored, and store nothing")
     add("--reboot", action="store_true", help="reboot the board at the end")
@@ -82,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     wants_sensor = any(getattr(args, f) is not None for f in _FIELDS) or _calibrates(args)
     if wants_sensor and not args.sensor:
         raise TargetError("say which sensor to change: --sensor N, 0 to 7")
+    if args.export != "-":
+        check_new(args.export, overwrite=args.overwrite)
     with _opened(device) as board:
         records = _changed(board, args)
         if not args.force:
@@ -157,7 +160,7 @@ def _report(board: Board, records: Records, args: argparse.Namespace) -> None:
         if args.export == "-":
             sys.stdout.write(text)
             return
-        _write(Path(args.export), text)
+        write_new(args.export, text, overwrite=args.overwrite)
         say(f"wrote {args.export}")
     if args.json:
         sensors = [asdict(r) for r in records]
@@ -165,14 +168,6 @@ def _report(board: Board, records: Records, args: argparse.Namespace) -> None:
         print(json.dumps({**document, "notes": board.notes}, indent=2))
     else:
         show(page(board, records))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror}"
-        raise TargetError(msg) from error
 
 
 def page(board: Board, records: Records) -> Page:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import numpy as np
 
 from pmtpy.analysis.transfer.predict import Prediction
 from pmtpy.analysis.transfer.table import Table
-from pmtpy.errors import FileFormatError, SinkError
+from pmtpy.errors import FileFormatError
 
 COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _CLOCK = "nvml_gr_clock"  # the parameter by which Kernel Tuner's NVML observer sets the clock, MHz
@@ -116,18 +117,12 @@ def _number(path: Path, line: int, column: str, text: str | None) -> float:
     return value
 
 
-def write_predictions(path: Path, found: Sequence[Prediction]) -> None:
-    """Write what is predicted, a line each.
-
-    Raises SinkError: the file cannot be written.
-    """
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_WRITTEN)
-            for p in found:
-                numbers = (p.power_w, p.time_s * 1e3, p.energy_j, p.energy_low_j, p.energy_high_j)
-                writer.writerow([p.config, f"{p.set_mhz:g}", *(f"{x:.7g}" for x in numbers)])
-    except OSError as error:
-        msg = f"{path}: the predictions could not be written: {error}"
-        raise SinkError(msg) from error
+def as_csv(found: Sequence[Prediction]) -> str:
+    """Return the text of a file of what is predicted, a line each."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_WRITTEN)
+    for p in found:
+        numbers = (p.power_w, p.time_s * 1e3, p.energy_j, p.energy_low_j, p.energy_high_j)
+        writer.writerow([p.config, f"{p.set_mhz:g}", *(f"{x:.7g}" for x in numbers)])
+    return text.getvalue()

@@ -102,7 +102,8 @@ def test_an_example_runs(line: str, folder: Path, prepared: Prepared) -> None:
     elif verb == "sim":
         _runs_until_ctrl_c(line, folder)
     else:
-        line = line + " --overwrite" if verb in {"dump", "run"} and " -- " not in line and "|" not in line else line
+        replaces = verb in {"dump", "run", "config"} or line.split()[1:3] == ["calibrate", "profile"]
+        line = line + " --overwrite" if replaces and " -- " not in line and "|" not in line else line
         for file in ("report.json", "run.csv" if verb == "dump" else ""):
             (folder / file).unlink(missing_ok=True) if file else None
         done = shell(line, folder, prepared)
