@@ -44,6 +44,7 @@ _LEAST_CONTINUOUS_S = 1.0  # Kernel Tuner's own least
 # thesis that compared them with a PowerSensor3 as few iterations as will do, because a warm card draws more.
 _STEADY_PERIODS = 20.0
 _COOLING_S = 60.0
+_TOLD = 2.0  # standard uncertainties, 95 %: an energy that is not that far from nothing says nothing about a kernel
 
 
 class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner has no types
@@ -87,8 +88,9 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     ...     objective_higher_is_better=False,
     ... )
 
-    A configuration of none of whose runs the energy is known counts as failed, with a warning in the log ``pmtpy``: it
-    is never the best, and the tuning goes on.
+    A configuration of none of whose runs the energy is known, or whose energy (of several sensors: their sum) is not
+    told from nothing, less than twice its uncertainty, counts as failed, with a warning in the log ``pmtpy``: it is
+    never the best, and the tuning goes on.
     """
 
     def __init__(
@@ -241,7 +243,10 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         results: dict[str, float] = {}
         for key in keys:
             stem = f"{self._name}_{key}" if key else self._name
-            results |= _means(stem, [one[key] for one in measured if key in one])
+            found = _means(stem, [one[key] for one in measured if key in one])
+            if not key or "" not in keys:  # a part that draws next to nothing is no fault of the sum
+                _check_told(stem, found)
+            results |= found
         return results
 
     def _evaluate(self, run: Region) -> None:
@@ -291,10 +296,13 @@ class _Continuous(ContinuousObserver):  # type: ignore[misc]
         if "__error__" in results:
             return results
         kernel_s = self.results["time"] / 1e3
+        kernel_u_s = _scatter(self.results.get("times", ())) / 1e3
         for key in [k for k in results if k.endswith("_power")]:
-            stem = key.removesuffix("_power")
-            results[f"{stem}_energy"] = results[key] * kernel_s
-            results[f"{stem}_energy_uncertainty"] = results[f"{key}_uncertainty"] * kernel_s
+            stem, watts = key.removesuffix("_power"), results[key]
+            results[f"{stem}_energy"] = watts * kernel_s
+            results[f"{stem}_energy_uncertainty"] = math.hypot(
+                results[f"{key}_uncertainty"] * kernel_s, watts * kernel_u_s
+            )
         results.update(self.parent.at_end())
         return results
 
@@ -366,6 +374,16 @@ def _means(stem: str, measured: Sequence[Measurement]) -> dict[str, float]:
         f"{stem}_power_uncertainty": math.hypot(_mean(u_watts), _scatter(watts)),
         f"{stem}_runs": float(len(counted)),
     }
+
+
+def _check_told(stem: str, found: Mapping[str, float]) -> None:
+    joules, u_joules = found[f"{stem}_energy"], found[f"{stem}_energy_uncertainty"]
+    if joules <= _TOLD * u_joules:
+        msg = (
+            f"{stem}: the energy is not told from nothing ({joules:.3g} +- {u_joules:.3g} J): a run is too short for"
+            " the sensor; repeat the kernel (steady=True), take a faster sensor, or leave this one out"
+        )
+        raise CoverageError(msg)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -50,7 +50,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     for stem in ("both_powersensor3_virtual", "both_nvml_virtual"):  # what the frequency transfer reads
         assert all(c[f"{stem}_energy"] > 0 < c[f"{stem}_energy_uncertainty"] for c in cached if "__error__" not in c)
     assert "this configuration counts as failed: blind" in done.stderr
-    return [r for r in found if "__error__" not in r]
+    measured = [r for r in found if "__error__" not in r]
+    assert measured, done.stderr
+    return measured
 
 
 def test_a_configuration_without_energy_does_not_end_the_tuning_and_the_others_are_measured(results: Results) -> None:
@@ -92,11 +94,11 @@ def test_kernel_tuners_own_observer_for_powersensor3_runs_unmodified(results: Re
 def test_our_observer_sees_the_whole_kernel(results: Results) -> None:
     for r in results:
         least_j = WATTS * r["MILLISECONDS"] / 1e3
-        for stem in ("pmt_rapl_virtual", "pmt_nvml_virtual", "board"):
+        for stem in ("pmt_rapl_virtual", "pmt_amdsmi_virtual", "board"):
             assert r[f"{stem}_energy"] + 3 * r[f"{stem}_energy_uncertainty"] >= least_j
             assert r[f"{stem}_power"] == pytest.approx(WATTS, abs=3 * r[f"{stem}_power_uncertainty"] + 1)
             assert r[f"{stem}_energy_uncertainty"] > 0
-        assert r["pmt_rapl_virtual_runs"] == r["pmt_nvml_virtual_runs"] == 7
+        assert r["pmt_rapl_virtual_runs"] == r["pmt_amdsmi_virtual_runs"] == 7
         # A board that is emulated loses frames where the machine has no time for it; such a run does not count.
         assert 1 <= r["board_runs"] <= 7
         # Of these only the board is fast enough. What the slow observer does, for 9 J, is not in it; how long the
@@ -108,7 +110,7 @@ def test_our_observer_sees_the_whole_kernel(results: Results) -> None:
 
 def test_several_sensors_are_summed_each_part_once(results: Results) -> None:
     for r in results:
-        parts = r["pmt_rapl_virtual_energy"] + r["pmt_nvml_virtual_energy"]
+        parts = r["pmt_rapl_virtual_energy"] + r["pmt_amdsmi_virtual_energy"]
         assert r["pmt_energy"] == pytest.approx(parts)
 
 
@@ -165,3 +167,50 @@ print(json.dumps(_means("x", rows)))
     def test_when_no_run_is_known_there_is_an_error_and_no_number(self) -> None:
         with pytest.raises(AssertionError, match=r"CoverageError: x: the energy of no run of the kernel is known"):
             self.means((1.0, 4.0, 0.5, 0.4))
+
+    @staticmethod
+    def outcome(**measured: tuple[float, float]) -> dict[str, float]:
+        """What an observer makes of one run: of joules and their uncertainties, by sensor ("all": their sum)."""
+        code = f"""
+import json
+from kernel_tuner.util import ErrorConfig
+from pmtpy.integrations.kernel_tuner import EnergyObserver
+from pmtpy.regions.measurement import Measurement
+observer = EnergyObserver("rapl:virtual")
+observer._measured = [{{
+    key.replace("all", ""): Measurement(key, "total", 1.0, j, j, u, "counter", None, None, 1.0, 0, (), True)
+    for key, (j, u) in {measured!r}.items()
+}}]
+print(json.dumps({{k: str(v) if isinstance(v, ErrorConfig) else v for k, v in observer.get_results().items()}}))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+        assert done.returncode == 0, done.stderr
+        assert ("not told from nothing" in done.stderr) == ("__error__" in done.stdout)
+        return cast("dict[str, float]", json.loads(done.stdout))
+
+    def test_an_energy_that_is_not_told_from_nothing_never_wins(self) -> None:
+        assert list(self.outcome(all=(6.13, 63.2))) == ["__error__"]
+        assert list(self.outcome(rapl=(60.0, 1.0), nvml=(6.13, 63.2))) == ["__error__"]  # no sum to go by
+        assert self.outcome(all=(6.13, 3.0))["pmt_energy"] == 6.13
+
+    def test_a_part_that_draws_next_to_nothing_is_no_fault_of_the_sum(self) -> None:
+        found = self.outcome(all=(60.0, 3.0), nvml=(0.2, 1.0))
+        assert (found["pmt_energy"], found["pmt_nvml_energy_uncertainty"]) == (60.0, 1.0)
+
+    def test_the_scatter_of_the_kernels_times_is_part_of_an_energy_per_kernel(self) -> None:
+        code = """
+import json
+from types import SimpleNamespace
+from pmtpy.integrations.kernel_tuner import _Continuous
+parent = SimpleNamespace(
+    results_of_runs=lambda: {"pmt_power": 50.0, "pmt_power_uncertainty": 3.0}, at_end=dict, begin_when_risen=None
+)
+observer = _Continuous(parent, 1.0)
+observer.results = {"time": 100.0, "times": [80.0, 120.0]}
+print(json.dumps(observer.get_results()))
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=240)
+        found = json.loads(done.stdout)
+        assert found["pmt_energy"] == pytest.approx(5.0)
+        # 3 W of 0.1 s, and 50 W of the 20 ms by which the mean of two times scatters.
+        assert found["pmt_energy_uncertainty"] == pytest.approx(math.hypot(0.3, 1.0))

@@ -80,7 +80,7 @@ def main() -> None:
             observers=[
                 PMTObserver([("rapl", "virtual"), ("nvidia", "virtual"), ("powersensor3", "virtual")]),
                 PowerSensorObserver(["ps_energy", "ps_power"], "virtual"),
-                EnergyObserver("rapl:virtual", "nvml:virtual"),
+                EnergyObserver("rapl:virtual", "amdsmi:virtual"),
                 EnergyObserver("powersensor3:virtual", name="board"),
                 Slow(),
                 EnergyObserver("rapl:virtual", name="long", continuous_s=1),
