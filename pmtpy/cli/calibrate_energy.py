@@ -7,17 +7,17 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Table, notes
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json
-from pmtpy.core.calibration.profile import Profile, parse_profile
+from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of
-from pmtpy.errors import CalibrationError, TargetError
+from pmtpy.errors import TargetError
 from pmtpy.lab.correct_recording import CorrectedEnergy, correct_recording
 from pmtpy.lab.recorded import read_file, read_stamps
+from pmtpy.sensor.profile_store import read_profile
 
 
 def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -82,7 +82,7 @@ def period_range(text: str) -> tuple[float, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Correct a recording, print an energy for each interval."""
-    profile = parse_profile(_text_of(Path(args.profile)), args.profile)
+    profile = read_profile(args.profile)
     between = pair_of_numbers(args.between) if args.between else None
     table = read_file(args.recording, skip_broken=args.skip_broken, report=say)
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
@@ -119,11 +119,3 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
         rows.append((f"{each.start_s:.3f} s", f"{each.seconds:.3f} s", joules, low, high, each.energy.method))
     show([Table([head, *rows])])
     show(notes(warning for each in found for warning in each.energy.warnings), sys.stderr)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: the profile cannot be read: {error}"
-        raise CalibrationError(msg) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pmtpy.core.response import UNKNOWN, Response
@@ -223,6 +223,26 @@ class Identity:
     version: str = ""
     virtual: bool = False
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, facts: Mapping[str, object]) -> Identity:
+        """Return what a file says of a device; a text that it does not say is empty.
+
+        Raises ValueError: it names no backend, or says something that is of another kind than here.
+        """
+        if "backend" not in facts:
+            raise ValueError("the identity of the device has no backend")
+        texts = {name: facts.get(name, "") for name in ("backend", "model", "serial", "version")}
+        wrong = {name: (value, "a text") for name, value in texts.items() if not isinstance(value, str)}
+        virtual, notes = facts.get("virtual", False), facts.get("notes", ())
+        if not isinstance(virtual, bool):
+            wrong["virtual"] = virtual, "true or false"
+        if not isinstance(notes, (list, tuple)) or not all(isinstance(n, str) for n in notes):
+            wrong["notes"] = notes, "a row of texts"
+        for name, (value, kind) in wrong.items():
+            msg = f"{name} of the device must be {kind}, not {value!r}"
+            raise ValueError(msg)
+        return cls(**texts, virtual=virtual, notes=tuple(notes))  # type: ignore[arg-type]
 
 
 def outermost(domains: Sequence[str]) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from pmtpy._version import __version__
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Frame
-from pmtpy.errors import SinkError, TargetError
+from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
@@ -106,7 +106,7 @@ def convert(
     tell : callable
         Called with the share that is done, 0 to 1.
 
-    Raises FileFormatError: the recording cannot be read.
+    Raises FileFormatError: the recording cannot be read, or its metadata cannot be believed (whether it is virtual).
     Raises SinkError: the file exists or cannot be written, or the format cannot hold what the recording has.
     Raises TargetError: no such format; or nothing says when the recording was made.
     """
@@ -125,6 +125,9 @@ def convert(
         open_blocks(source, *part, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as opened,
         _placed(Path(target), overwrite=how.overwrite) as draft,
     ):
+        if opened.spoilt and not skip_broken:
+            msg = f"{source}: {opened.spoilt}; correct that, or convert without metadata by skip_broken (--skip-broken)"
+            raise FileFormatError(msg)
         recording = opened if opened.part.whole else replace(opened, facts=of_part(opened.facts))
         return _Conversion(recording, into, draft, how, interval_s=interval_s, start_s=start_s, judge=judge).run(tell)
 

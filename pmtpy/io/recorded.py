@@ -119,12 +119,8 @@ def header_of(
     """
     known = facts or {}
     start_ns = round(start_s * _NS)
-    given = known.get("identity")
-    identity = Identity("recording", model=name)
-    if isinstance(given, dict):
-        fitting = {k: v for k, v in given.items() if k in Identity.__dataclass_fields__}
-        fitting["virtual"] = fitting.get("virtual") is True
-        identity = Identity(**(fitting | {"notes": tuple(given.get("notes", ()))}))
+    given = known.get("identity") or {"backend": "recording", "model": name}
+    identity = Identity.read(given | {"virtual": known.get("virtual") is True})
     anchor = _anchor(known, "start") if known.get("clock", "host") == "host" else None
     return Header(
         str(known.get("target", name)),

@@ -1,4 +1,4 @@
-"""A JSON file that is replaced as a whole: a reader sees the old one or the new one."""
+"""A file that is replaced as a whole: a reader sees the old one or the new one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from pmtpy.errors import SinkError
 
 
 def write_whole(path: Path, facts: Mapping[str, object], *, indent: int | None = None) -> None:
+    """Write facts as JSON, as :func:`put_whole` does."""
+    put_whole(path, json.dumps(facts, indent=indent, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def put_whole(path: Path, text: str) -> None:
     """Write a file beside the place and put it there in one step.
 
     Raises SinkError: it cannot be written.
     """
     draft = path.with_name(path.name + ".tmp")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(facts, file, indent=indent, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
+        draft.unlink(missing_ok=True)  # what a writer that was killed left, or no file at all
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)

@@ -148,8 +148,11 @@ def _refuse_another(profile: Profile, table: pd.DataFrame, path: str, report: Ca
     """Refuse a profile of another device than the recording's, as far as the recording says which that is."""
     facts = (table.attrs["metadata"] or {}).get("identity")
     if isinstance(facts, dict) and profile.device.backend != RECORDED:
-        known = {key: facts[key] for key in ("backend", "model", "serial", "version", "virtual") if key in facts}
-        refuse_stranger(profile, Identity(**known))
+        known = dict(facts)
+        if known.get("virtual") is None:
+            known["virtual"] = profile.device.virtual
+            report(f"note: nothing in {path} says whether its device is virtual; it is taken to be as the profile's")
+        refuse_stranger(profile, Identity.read(known))
         return
     of = f"{profile.device.model}{' (virtual)' if profile.device.virtual else ''}".strip()
     report(f"note: nothing in {path} says of which device it is; it is taken for the profile's{of and f', {of}'}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
@@ -214,10 +214,16 @@ def shown_range(found: Sequence[Found]) -> tuple[float, float]:
 
 @_reads
 def identities(found: Sequence[Found]) -> list[Identity]:
-    """Return the devices that the recordings are of, as far as they say."""
-    facts = [f.get("identity") for f in found]
-    names = [f.name for f in fields(Identity) if f.name != "notes"]
-    return [Identity(**{n: f[n] for n in names if n in f}) for f in facts if isinstance(f, Mapping) and "backend" in f]
+    """Return the devices that the recordings are of, as far as they say.
+
+    Raises CalibrationError: what one says of it cannot be, or whether it is virtual is not known.
+    """
+    facts = [f["identity"] for f in found if f.get("identity") is not None]
+    wrong = next((f for f in facts if not isinstance(f, Mapping)), None)
+    if wrong is not None:
+        msg = f"the identity of the device must be an object, not {wrong!r}"
+        raise CalibrationError(msg)
+    return [Identity.read(f) for f in facts if isinstance(f, Mapping)]
 
 
 def _number_of(entry: object, scale: float = 1.0) -> Number | None:

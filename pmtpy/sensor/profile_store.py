@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pmtpy.core.calibration.profile import Profile
     from pmtpy.core.channel import Channel, Identity
 
+_MAX_BYTES = 1 << 20  # of a file; a profile has about a thousand, a lookup of a thousand points 40 thousand
+_NO_FILE = "it is no ordinary file"
 UNCALIBRATED = "not calibrated"  # a note of a channel that begins so is no longer true of a calibrated one
 
 
@@ -48,33 +51,63 @@ def save(profile: Profile) -> tuple[str, Profile | None]:
     if not os.path.isabs(path):  # noqa: PTH117
         msg = f"{path}: this user has no home directory: set XDG_DATA_HOME to where profiles shall be kept"
         raise SinkError(msg)
-    before = _before(path)
+    try:
+        before = _kept(path)
+    except (OSError, UnicodeDecodeError, CalibrationError):  # none, or none that can be read
+        before = None
     if before is not None and profile.as_shown and not before.as_shown and _fits(before, device):
         msg = (
             f"the gain of this profile was not measured, and that of {before.digest}, which is kept of this device in "
             f"{path}, was ({before.summary}): certify it beside a meter (--meter), or remove that file first"
         )
         raise CalibrationError(msg)
+    from pathlib import Path
+
+    from pmtpy.io.whole import put_whole
+
     try:
         os.makedirs(folder(), exist_ok=True)  # noqa: PTH103
-        with open(f"{path}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(profile.to_json())
-        os.replace(f"{path}.new", path)  # noqa: PTH105  (whoever reads meanwhile sees one of the two)
     except OSError as error:
-        msg = f"{path}: the profile could not be written: {error.strerror}"
+        msg = f"cannot make {folder()}: {error.strerror}"
         raise SinkError(msg) from error
+    put_whole(Path(path), profile.to_json())
     return path, before
 
 
-def _before(path: str) -> Profile | None:
-    """Return the profile in a file; None where there is none, or none that can be read."""
+def read_profile(path: str) -> Profile:
+    """Read a profile that a user names, of whatever kind its file is.
+
+    Raises CalibrationError: it cannot be read, or is none.
+    """
     from pmtpy.core.calibration.profile import parse_profile
 
     try:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
-            return parse_profile(file.read(), path)
-    except (OSError, UnicodeDecodeError, CalibrationError):
-        return None
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"the calibration {path} cannot be read: {error}"
+        raise CalibrationError(msg) from error
+    return parse_profile(text, path)
+
+
+def _kept(path: str) -> Profile:
+    """Read a profile of the folder, which nobody named: of an ordinary file of a profile's size, without waiting.
+
+    Raises OSError, UnicodeDecodeError, CalibrationError: it is no such file, or holds no profile.
+    """
+    from pmtpy.core.calibration.profile import parse_profile
+
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116  (a device may act on being opened)
+        raise CalibrationError(_NO_FILE)
+    # Should a pipe have come into its place since, it is opened without waiting for a writer, and refused.
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise CalibrationError(_NO_FILE)
+        content = file.read(_MAX_BYTES + 1)
+    if len(content) > _MAX_BYTES:
+        msg = f"it is longer than {_MAX_BYTES >> 20} MiB, which no profile is"
+        raise CalibrationError(msg)
+    return parse_profile(content.decode("utf-8"), path)
 
 
 def _fits(profile: Profile, device: Identity) -> bool:
@@ -98,15 +131,17 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
     if identity.virtual or not identity.serial or not known:
         return [], []
     from pmtpy.core.calibration.matching import calibrate  # only who has profiles pays for them
-    from pmtpy.core.calibration.profile import parse_profile
 
     profiles: list[Profile] = []
     notes: list[str] = []
-    for name in sorted(n for n in os.listdir(place) if n.endswith(".json")):  # noqa: PTH208
+    try:
+        names = sorted(n for n in os.listdir(place) if n.endswith(".json"))  # noqa: PTH208
+    except OSError as error:
+        return [], [f"the profiles in {place} are left out: {error}"]
+    for name in names:
         path = os.path.join(place, name)  # noqa: PTH118
         try:
-            with open(path, encoding="utf-8") as file:  # noqa: PTH123
-                profile = parse_profile(file.read(), path)
+            profile = _kept(path)
             if (profile.device.backend, profile.device.serial) != (identity.backend, identity.serial):
                 continue
             calibrate([*profiles, profile], identity, channels)

@@ -21,12 +21,13 @@ from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
-from pmtpy.errors import BackendUnavailableError, CalibrationError, Finding, PmtError, TargetError
+from pmtpy.errors import BackendUnavailableError, Finding, PmtError, TargetError
 from pmtpy.sensor import profile_store
 from pmtpy.sensor.sensor import Sensor
 
 if TYPE_CHECKING:
     from pmtpy.core.calibration.matching import Calibration
+    from pmtpy.core.calibration.profile import Profile
 
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
@@ -280,7 +281,7 @@ def create(
     CalibrationError
         The profile is broken or belongs to another device.
     """
-    texts = [] if calibration is None or calibration == _NO_CALIBRATION else [_text(calibration)]
+    named = [] if calibration is None or calibration == _NO_CALIBRATION else [_profile(calibration)]
     name, in_name = split_target(str(name))  # whatever was passed, the answer is what there is
     if device is not None and in_name is not None:
         msg = f"two devices were given: {in_name!r} in the target and {device!r}"
@@ -298,7 +299,7 @@ def create(
     with LOADING, _typed_errors(row.name, target):
         source = open_device()
         try:
-            fitted, notes = _fitted(texts, source, stored=calibration is None)
+            fitted, notes = _fitted(named, source, stored=calibration is None)
             open_again = functools.partial(_noted, open_device, fitted, notes)
             _say(source, fitted, notes)
             return Sensor(
@@ -330,25 +331,17 @@ def _typed_errors(backend: str, target: str) -> Iterator[None]:
         raise BackendUnavailableError(backend, why, remedy) from error
 
 
-def _text(path: str | os.PathLike[str]) -> str:
-    place = arguments.path(path, "a calibration profile")
-    try:
-        with open(place, encoding="utf-8") as file:  # noqa: PTH123  (pathlib would be imported for this alone)
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"the calibration {place} cannot be read: {error}"
-        raise CalibrationError(msg) from error
+def _profile(path: str | os.PathLike[str]) -> Profile:
+    return profile_store.read_profile(arguments.path(path, "a calibration profile"))
 
 
-def _fitted(texts: list[str], source: Source, *, stored: bool) -> tuple[Calibration | None, list[str]]:
+def _fitted(given: list[Profile], source: Source, *, stored: bool) -> tuple[Calibration | None, list[str]]:
     """Return the profiles to apply, those given or else those stored, and what is to be said of the stored ones."""
     profiles, notes = profile_store.find(source.identity, source.channels) if stored else ([], [])
-    if not (texts or profiles):
+    if not (given or profiles):
         return None, notes
-    from pmtpy.core.calibration.matching import calibrate  # only a calibrated sensor pays for them
-    from pmtpy.core.calibration.profile import parse_profile
+    from pmtpy.core.calibration.matching import calibrate  # only a calibrated sensor pays for it
 
-    given = [parse_profile(text) for text in texts]
     return calibrate([*profiles, *given], source.identity, source.channels), notes
 
 

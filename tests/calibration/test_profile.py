@@ -258,6 +258,26 @@ def test_recordings_of_another_device_make_no_profile(
     assert not (tmp_path / "p.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("identity", "why"),
+    [
+        ({"backend": "nvml", "virtual": "false"}, "virtual of the device must be true or false, not 'false'"),
+        ({"backend": "nvml", "virtual": None}, "virtual of the device must be true or false, not None"),
+        ({"backend": "nvml", "serial": 7}, "serial of the device must be a text, not 7"),
+        ({"model": "X"}, "the identity of the device has no backend"),
+        ("X", "the identity of the device must be an object, not 'X'"),
+    ],
+)
+def test_a_device_that_is_not_told_as_it_should_be_makes_no_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], identity: object, why: str
+) -> None:
+    own = {"channel": "gpu.instant", "identity": identity, "shown_w": [42.0, 260.5]}
+    (tmp_path / "found.json").write_text(json.dumps(FOUND | own))
+    assert main(["calibrate", "profile", str(tmp_path / "found.json"), "-o", str(tmp_path / "p.json")]) == 2
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+
+
 def test_the_options_of_the_target_reach_it(tmp_path: Path) -> None:
     (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
     words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700"]

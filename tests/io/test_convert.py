@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from pathlib import Path
 
@@ -314,3 +315,46 @@ def test_to_a_text_of_frames_go_only_powers_that_make_the_energies(tmp_path: Pat
 
 def test_whatever_a_dump_is_written_in_is_read_again() -> None:
     assert sorted(r.written for r in READERS if r.written) == sorted(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        ({"virtual": "no"}, "virtual must be true or false, not 'no'"),
+        ({"virtual": 0}, "virtual must be true or false, not 0"),
+        ({"identity": {"backend": "powersensor3", "virtual": 1}}, "virtual is True of the recording and 1 of its dev"),
+        ({"identity": {"backend": "powersensor3", "virtual": False}}, "True of the recording and False of its device"),
+        ({"identity": {"backend": "powersensor3", "serial": 7}}, "serial of the device must be a text, not 7"),
+        ({"identity": {"backend": "powersensor3", "notes": 7}}, "notes of the device must be a row of texts, not 7"),
+        ({"identity": {}}, "the identity of the device has no backend"),
+        ({"identity": "x"}, "the identity of the device is not an object"),
+        ({"channels": 5}, "its channels are not a row of objects with names"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.pmt", "a.ps3"])
+def test_metadata_that_cannot_be_believed_are_not_passed_on(
+    tmp_path: Path, name: str, spoil: dict[str, object], why: str
+) -> None:
+    source = recording(tmp_path / name)
+    beside = tmp_path / f"{name}.json"
+    beside.write_text(json.dumps(json.loads(beside.read_text()) | spoil))
+    made = tmp_path / "b.csv"
+    with pytest.raises(FileFormatError, match=f"{name}.*{why}.*--skip-broken"):
+        convert(source, made, interval_s=0.001)
+    assert not made.exists()
+    table = load(source)
+    assert table.attrs["virtual"] is None
+    assert any(why in note for note in table.attrs["notes"])
+    start_s = 1_700_000_000.0
+    assert any(why in note for note in convert(source, made, skip_broken=True, start_s=start_s).notes)
+    assert load(made).attrs["virtual"] is None
+
+
+def test_a_virtual_recording_that_does_not_name_its_device_stays_virtual(tmp_path: Path) -> None:
+    source = recording(tmp_path / "a.csv")
+    beside = tmp_path / "a.csv.json"
+    facts = json.loads(beside.read_text())
+    del facts["identity"]
+    beside.write_text(json.dumps(facts))
+    convert(source, tmp_path / "b.csv")
+    assert load(tmp_path / "b.csv").attrs["virtual"] is True

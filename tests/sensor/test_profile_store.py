@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,69 @@ def test_an_opened_card_is_corrected_by_its_stored_profile_which_every_result_sa
         with create("nvml:0", calibration=calibration, **given) as sensor:
             clock.advance(1.0)
             assert sensor.read().watts[1] == pytest.approx(factor * shown, rel=0.02)
+
+
+def _fifo(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def _device(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def _huge(place: Path) -> None:
+    place.write_bytes(_profile().to_json().encode() + b" " * (1 << 20))
+
+
+def _unreadable(place: Path) -> None:
+    place.symlink_to(place.name)  # in a circle, which root cannot open either
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_fifo, "it is no ordinary file"),
+        (_device, "it is no ordinary file"),
+        (Path.mkdir, "it is no ordinary file"),
+        (_huge, "it is longer than 1 MiB, which no profile is"),
+        (_unreadable, "symbolic links"),
+        (lambda place: place.write_bytes(b"\xff\xfe"), "codec"),
+        (lambda place: place.write_bytes(b"[" * 100_000), "not JSON"),
+    ],
+)
+def test_what_is_no_file_of_a_profile_is_left_out_and_said_and_the_others_are_found(
+    store: Path, make: Callable[[Path], object], why: str
+) -> None:
+    profile_store.save(_profile())
+    make(store / "another.json")
+    found, notes = profile_store.find(_CARD, _CHANNELS)
+    assert [p.digest for p in found] == [_profile().digest]
+    (said,) = (note for note in notes if "left out" in note)
+    assert str(store / "another.json") in said
+    assert why in said
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_profile_is_stored_in_the_place_of_a_pipe(store: Path) -> None:
+    path, _ = profile_store.save(_profile())
+    Path(path).unlink()
+    os.mkfifo(path)
+    os.mkfifo(f"{path}.tmp")
+    assert profile_store.save(_profile()) == (path, None)
+    assert [p.digest for p in profile_store.find(_CARD, _CHANNELS)[0]] == [_profile().digest]
+
+
+def test_a_folder_that_cannot_be_listed_is_said(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile_store.save(_profile())
+
+    def refused(place: str) -> list[str]:
+        raise PermissionError(13, "Permission denied", place)
+
+    monkeypatch.setattr(os, "listdir", refused)  # root may list any
+    assert profile_store.find(_CARD, _CHANNELS)[1] == [
+        f"the profiles in {store} are left out: [Errno 13] Permission denied: '{store}'"
+    ]
 
 
 def test_published_cards_of_the_model_say_how_far_another_may_be_off() -> None:

@@ -227,9 +227,10 @@ def parse_profile(text: str, where: str = "calibration") -> Profile:
     names ``where`` and the field.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        msg = f"{where}: not JSON: {error}"
+        kind = "" if isinstance(error, CalibrationError) else "not JSON: "
+        msg = f"{where}: {kind}{error}"
         raise CalibrationError(msg) from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         msg = f'{where}: not a calibration profile ("format" must be "{_FORMAT}")'
@@ -242,30 +243,37 @@ def parse_profile(text: str, where: str = "calibration") -> Profile:
     except CalibrationError as error:
         msg = f"{where}: {error}"
         raise CalibrationError(msg) from error
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError) as error:
-        msg = f"{where}: a field is missing or wrong: {type(error).__name__}: {error}"
+    except KeyError as error:
+        msg = f"{where}: the field {error} is missing"
         raise CalibrationError(msg) from error
+    except (TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError) as error:
+        msg = f"{where}: a field is wrong: {error}"
+        raise CalibrationError(msg) from error
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make an object of its keys; of one that stands twice nothing says which value is meant."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        doubled = sorted({key for key in keys if keys.count(key) > 1})
+        msg = f"{', '.join(map(repr, doubled))} stands twice in one object; keep one of the two"
+        raise CalibrationError(msg)
+    return made
 
 
 def _from_document(document: dict[str, object]) -> Profile:
     device, provenance = _table(document, "device"), _table(document, "provenance")
-    behaviour = document.get("behaviour") or {}
-    if not isinstance(behaviour, dict):
-        msg = "behaviour must be an object"
+    behaviour = _table(document, "behaviour") if document.get("behaviour") is not None else {}
+    backend, ends = _text(document, "backend"), _reals(document, "range")
+    if len(ends) != 2:
+        msg = "range must be a row of 2 numbers"
         raise CalibrationError(msg)
-    low, high = _reals(document, "range")
     return Profile(
-        Identity(
-            backend=_text(document, "backend"),
-            model=_text(device, "model"),
-            serial=_text(device, "serial"),
-            version=_text(device, "version"),
-            virtual=_truth(device, "virtual"),
-        ),
+        Identity.read({key: device[key] for key in ("model", "serial", "version", "virtual")} | {"backend": backend}),
         _text(document, "channel"),
         _curve(_text(document, "model"), _table(document, "parameters")),
-        low,
-        high,
+        *ends,
         _response(behaviour),
         tuple(sorted((str(k), str(v)) for k, v in provenance.items())),
         _candidates(behaviour),
@@ -305,14 +313,6 @@ def _text(holder: dict[str, object], key: str) -> str:
     value = holder[key]
     if not isinstance(value, str):
         msg = f"{key} must be a text"
-        raise CalibrationError(msg)
-    return value
-
-
-def _truth(holder: dict[str, object], key: str) -> bool:
-    value = holder[key]
-    if not isinstance(value, bool):
-        msg = f"{key} must be true or false"
         raise CalibrationError(msg)
     return value
 

@@ -15,6 +15,7 @@ from pmtpy.io import jls
 from pmtpy.io.read import _own
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
+from pmtpy.io.read._sidecar import wrong_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,10 @@ def opened(recording: Recording) -> Iterator[jls.JlsFile]:
         import pyjls  # noqa: F401  (only to see that it is there)
     recording.unit = "sample"
     with jls.JlsFile(recording.path) as file:
-        recording.facts = file.facts
+        wrong = wrong_in(file.facts)
+        if wrong:
+            raise recording.error(f"its metadata cannot be believed: {wrong}; copy it again from its source")
+        recording.facts, recording.spoilt = file.facts, False
         recording.notes += file.notes
         yield file
 

@@ -87,9 +87,14 @@ class ParquetRecording(Closing):
                 "rows that were written"
             )
         if text is not None:
-            recording.facts = _sidecar.parsed(text, recording.path)
-            if recording.facts is None:
-                recording.notes.append("its metadata cannot be read: it is not known whether it is complete or virtual")
+            found = _sidecar.parsed(text, recording.path)
+            recording.facts, recording.spoilt = found.facts, found.spoilt
+            recording.no_facts = ""
+            if found.spoilt:
+                recording.no_facts = (
+                    f"its metadata cannot be read ({found.why}): it is not known whether it is complete or virtual"
+                )
+                recording.notes.append(recording.no_facts)
 
     def close(self) -> None:
         """Close the file, and end the thread that reads ahead in it."""

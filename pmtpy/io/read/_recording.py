@@ -41,7 +41,9 @@ class Recording:
     facts : dict or None
         The metadata beside it, or in it.
     no_facts : str
-        Why there are none beside it.
+        Why there are none.
+    spoilt : bool
+        Whether there are some that cannot be believed.
     packed : bool
         Whether it is compressed.
     head : bytes
@@ -59,7 +61,8 @@ class Recording:
     ) -> None:
         self.path = path
         self.utc_offset_s, self.ticks_per_ms = utc_offset_s, ticks_per_ms
-        self.facts, self.no_facts = beside(path)
+        known = beside(path)
+        self.facts, self.no_facts, self.spoilt = known.facts, known.why, known.spoilt
         self.budget = Budget(path, free_bytes())
         self.notes: list[str] = []
         self.unit = "line"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pmtpy.core.channel import Identity
 from pmtpy.errors import FileFormatError
 from pmtpy.io.recorded import corrected_notes
 
@@ -17,8 +19,17 @@ _MAX_BYTES = 1 << 24  # bytes; ours have some thousand
 _SET_S, _DRIFT = 1.0, 1e-3  # clocks that differ by more were set: a hundred times what crystals do, and a second
 
 
-def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """Return the metadata beside a file, and what is wrong if there are none.
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What metadata say; where they say nothing that can be believed, why."""
+
+    facts: dict[str, Any] | None
+    why: str = ""  # there are none
+    spoilt: bool = False  # they are there, and cannot be believed
+
+
+def beside(path: Path) -> Metadata:
+    """Return the metadata beside a file.
 
     Raises FileFormatError: they are of a newer version of pmtpy.
     """
@@ -28,37 +39,61 @@ def beside(path: Path) -> tuple[dict[str, Any] | None, str]:
     unknown = "it is not known whether the file is complete or virtual"
     try:
         if place.stat().st_size > _MAX_BYTES:
-            return None, f"{place.name} is too long for metadata: {unknown}"
+            return Metadata(None, f"{place.name} is too long for metadata: {unknown}", spoilt=True)
+        if not place.is_file():
+            return Metadata(None, f"{place.name} is no ordinary file: {unknown}", spoilt=True)
         text = place.read_bytes()
     except FileNotFoundError:
-        return None, f"{place.name} is missing: {unknown}"
+        return Metadata(None, f"{place.name} is missing: {unknown}")
     except OSError as error:
-        return None, f"{place.name} cannot be read ({error.strerror}): {unknown}"
-    facts = parsed(text, place)
-    return facts, "" if facts is not None else f"{place.name} cannot be read (it is not metadata of pmtpy): {unknown}"
+        return Metadata(None, f"{place.name} cannot be read ({error.strerror}): {unknown}", spoilt=True)
+    found = parsed(text, place)
+    return replace(found, why=f"{place.name} cannot be read ({found.why}): {unknown}") if found.spoilt else found
 
 
-def parsed(text: bytes, place: Path) -> dict[str, Any] | None:
-    """Return metadata from their JSON; None if they are none, or spoilt.
+def parsed(text: bytes, place: Path) -> Metadata:
+    """Return metadata from their JSON.
 
     Raises FileFormatError: they are of a newer version of pmtpy.
     """
+    none = "it is not metadata of pmtpy"
     try:
         facts = json.loads(text)
     except (ValueError, RecursionError):
-        return None
+        return Metadata(None, none, spoilt=True)
     if not isinstance(facts, dict) or type(facts.get("format", 0)) is not int:
-        return None
+        return Metadata(None, none, spoilt=True)
     if facts.get("format", 0) > _NEWEST_FORMAT:
         msg = f"{place} was written by a newer pmtpy (format {facts['format']}, known here up to {_NEWEST_FORMAT})"
         raise FileFormatError(msg + "; update pmtpy")
+    why = wrong_in(facts)
+    return Metadata(None, why, spoilt=True) if why else Metadata(facts)
+
+
+def wrong_in(facts: dict[str, Any]) -> str:
+    """Say what in metadata cannot be, so that nothing in them can be believed; empty: nothing."""
     channels = facts.get("channels", [])
     if not isinstance(channels, list) or not all(
         isinstance(c, dict) and isinstance(c.get("name"), str) for c in channels
     ):
-        return None
-    wrong = [k for k in ("virtual", "complete") if not isinstance(facts.get(k), (bool, type(None)))]
-    return None if wrong else facts
+        return "its channels are not a row of objects with names"
+    for key in ("virtual", "complete"):
+        if not isinstance(facts.get(key), (bool, type(None))):
+            return f"{key} must be true or false, not {facts[key]!r}"
+    return "" if facts.get("identity") is None else _wrong_in_identity(facts["identity"], facts)
+
+
+def _wrong_in_identity(identity: object, facts: dict[str, Any]) -> str:
+    if not isinstance(identity, dict):
+        return "the identity of the device is not an object"
+    virtual = facts.get("virtual")
+    if "virtual" in facts and identity.get("virtual", virtual) is not virtual:
+        return f"virtual is {virtual!r} of the recording and {identity['virtual']!r} of its device"
+    try:
+        Identity.read(identity | {"virtual": virtual is True})
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def summed(facts: dict[str, Any] | None) -> list[str]:

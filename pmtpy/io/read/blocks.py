@@ -57,6 +57,7 @@ class OpenRecording:
     table: pd.DataFrame | None = None  # all of it, where the format is one that is read as a whole
     jls: JlsFile | None = None  # the file, where it is one; open as long as this is
     part: Part = WHOLE  # what of it is read
+    spoilt: str = ""  # metadata belong to it that cannot be believed: why
 
     @property
     def own(self) -> bool:
@@ -98,7 +99,8 @@ def open_blocks(
             yield replace(made, jls=jls)
     else:
         table = load(place, start, stop, skip_broken=skip_broken, utc_offset_s=utc_offset_s)
-        yield replace(recording_of(table, {str(k): v for k, v in table.attrs.items()}), part=part)
+        made = recording_of(table, {str(k): v for k, v in table.attrs.items()})
+        yield replace(made, part=part, spoilt=recording.no_facts if recording.spoilt else "")
 
 
 def _streamed(
@@ -114,7 +116,9 @@ def _streamed(
         blocks = _integrated(blocks, whole, recording.notes)
     facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
     notes += [*said(facts), *([] if part.whole else [part.note()])]
-    return OpenRecording(recording.path, kind, whole.names, facts, whole.said, notes, broken, blocks, part=part)
+    spoilt = recording.no_facts if recording.spoilt else ""
+    path, named = recording.path, whole.names
+    return OpenRecording(path, kind, named, facts, whole.said, notes, broken, blocks, part=part, spoilt=spoilt)
 
 
 def _first_rows(blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:

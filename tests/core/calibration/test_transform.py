@@ -162,7 +162,7 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
         ({"version": 2}, "version 2"),
         ({"model": "spline"}, "unknown model"),
         ({"range": [5, 5]}, "empty"),
-        ({"range": [5]}, "wrong"),
+        ({"range": [5]}, "range must be a row of 2 numbers"),
         ({"provenance": {}}, "where it came from"),
         ({"device": []}, "device must be an object"),
         ({"behaviour": [1]}, "behaviour must be an object"),
@@ -177,7 +177,43 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
         ({"behaviour": {"noise": {"value": -1, "u": 0}}}, "noise is negative"),
         ({"behaviour": {"window_s": {"value": 1e6, "u": 0}}}, "follows the time of an hour"),
         ({"parameters": {"gain": {"value": 1, "u": 1e9}, "offset": {"value": 0, "u": 0}}}, "known to be"),
-        ({"device": {"model": "", "serial": "", "version": "", "virtual": math.nan}}, "virtual must be true or false"),
+        (
+            {"device": {"model": "", "serial": "", "version": "", "virtual": math.nan}},
+            "must be true or false",
+        ),
+        ({"device": {"model": 7, "serial": "", "version": "", "virtual": False}}, "model of the device must be a text"),
+        (
+            {"device": {"model": "", "serial": [], "version": "", "virtual": False}},
+            "serial of the device must be a text",
+        ),
+        (
+            {"device": {"model": "", "serial": "", "version": 5.1, "virtual": False}},
+            "version of the device must be",
+        ),
+        (
+            {"device": {"model": "", "serial": "", "version": "", "virtual": "no"}},
+            "not 'no'",
+        ),
+        ({"device": {"model": "", "version": "", "virtual": False}}, "the field 'serial' is missing"),
+        ({"backend": None}, "backend must be a text"),
+        ({"behaviour": []}, "behaviour must be an object"),
+        ({"range": [0, math.nan]}, "range must be a number that a measurement can give, not nan"),
+        ({"range": [-math.inf, 5]}, "range must be a number that a measurement can give, not -inf"),
+        ({"parameters": {"gain": {"value": 1, "u": math.nan}, "offset": {"value": 0, "u": 0}}}, "u must be a number"),
+        (
+            {"parameters": {"gain": {"value": math.nan, "u": 0}, "offset": {"value": 0, "u": 0}}},
+            "gain must be a number",
+        ),
+        ({"parameters": {"gain": {"value": 1, "u": 0}, "offset": {"value": 0, "u": math.inf}}}, "u must be a number"),
+        (
+            {"parameters": {"gain": {"value": 1, "u": 0.1}, "offset": {"value": 0, "u": 1}, "covariance": math.nan}},
+            "covariance must be a number",
+        ),
+        (
+            {"parameters": {"gain": {"value": 1, "u": 0.1}, "offset": {"value": 0, "u": 1}, "covariance": [[1, 0]]}},
+            "covariance must be a number",
+        ),
+        ({"behaviour": {"candidates": [{"share": math.nan}]}}, "share must be a number"),
         ({"model": "polynomial", "parameters": {"coefficients": [0, 1, -0.01], "u": 0, "zero_u": 0}}, "does not rise"),
         ({"model": "polynomial", "parameters": {"coefficients": [0, 1]}}, "of a polynomial is missing"),
         ({"model": "polynomial", "parameters": {"coefficients": [], "u": 0, "zero_u": 0}}, "row of numbers"),
@@ -189,6 +225,22 @@ def test_a_broken_profile_is_refused_with_the_field(change: dict[str, object], w
     with pytest.raises(CalibrationError, match=why) as refusal:
         parse_profile(json.dumps(document), "mine.json")
     assert "mine.json" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("once", "twice", "key"),
+    [
+        ('"channel": "gpu"', '"channel": "gpu", "channel": "gpu"', "'channel'"),
+        ('"covariance": -0.01', '"covariance": -0.01, "covariance": 0.0', "'covariance'"),
+        ('"u": 0.019', '"u": 0.019, "u": 0.0', "'u'"),
+        ('"serial": "GPU-1"', '"serial": "GPU-2", "serial": "GPU-1"', "'serial'"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(once: str, twice: str, key: str) -> None:
+    text = PROFILE.to_json()
+    assert text.count(once) == 1
+    with pytest.raises(CalibrationError, match=f"^mine.json: {key} stands twice in one object; keep one of the two"):
+        parse_profile(text.replace(once, twice), "mine.json")
 
 
 def test_a_text_that_is_no_json_is_refused() -> None:
