@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))
 _IMPORTING = "<frozen importlib"
-_AGAIN_S = 0.05  # until a request that nobody has heard is made again
+_REMIND_AFTER_S = 0.05  # until a request that nobody has heard is made again
 _TELL_S = 0.1  # how often somebody who waits is told how long
 
 
@@ -58,7 +58,7 @@ class Stop:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self._asked is None or number == signal.SIGINT:
             self._asked, self._due = number, True
-            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S, _AGAIN_S)
+            signal.setitimer(signal.ITIMER_REAL, _REMIND_AFTER_S, _REMIND_AFTER_S)
             self._raise(frame)
 
     def _remind(self, _number: int, frame: FrameType | None) -> None:
