@@ -345,7 +345,7 @@ def test_the_command_writes_the_promised_columns(tmp_path: Path, capsys: pytest.
     said = capsys.readouterr()
     assert said.out == ""
     assert "2 configuration(s) at 2 clock(s) written" in said.err
-    with pytest.raises(SinkError, match="cannot write .*there is no folder"):
+    with pytest.raises(SinkError, match=r"cannot write .*there is no folder"):
         command("transfer", *words, "-o", str(tmp_path / "no" / "out.csv"))
 
 
