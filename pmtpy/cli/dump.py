@@ -34,7 +34,7 @@ from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
 from pmtpy.io.write import FILE_FORMATS, FORMATS, SUFFIXES, DataSetPlace, Ending
 from pmtpy.regions.region import Region
-from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so_far
+from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so_far, stop_dumps
 
 _WATCH_S = 0.1
 _DAY_S = 86400.0
@@ -230,14 +230,11 @@ def _bytes(size: float) -> str:
 def end_dumps(sensors: Sequence[Sensor], endings: dict[str, Ending] | None = None) -> list[PmtError]:
     """End all dumps; return what went wrong, and put down by target how each ended that ended well."""
     problems: list[PmtError] = []
-    for sensor in sensors:
-        try:
-            ending = sensor.stop_dump()
-            if endings is not None:
-                endings[sensor.target] = ending
-        except PmtError as error:  # noqa: PERF203  (the other files must be ended too)
-            if not _reader_gone(error):
-                problems.append(error)
+    for sensor, ended in zip(sensors, stop_dumps(sensors), strict=True):
+        if isinstance(ended, PmtError):
+            problems += [] if _reader_gone(ended) else [ended]
+        elif endings is not None:
+            endings[sensor.target] = ended
     return problems
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pmtpy.errors import PmtError
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, stop_dumps
 
 
 class Recorder:
@@ -44,11 +44,6 @@ class Recorder:
         """End the dumps; say what was written, and what went wrong."""
         running, self._running = self._running, []
         said = []
-        for sensor, path in running:
-            try:
-                ending = sensor.stop_dump()
-            except PmtError as error:  # noqa: PERF203  (the others must be ended too)
-                said.append(str(error))
-            else:
-                said.append(f"{path}: {ending.rows} rows, {ending.lost} lost")
+        for (_, path), ended in zip(running, stop_dumps([sensor for sensor, _ in running]), strict=True):
+            said.append(str(ended) if isinstance(ended, PmtError) else f"{path}: {ended.rows} rows, {ended.lost} lost")
         return "; ".join(said)

@@ -214,38 +214,56 @@ class Intake:
         return [*(text for _, text in self._labels.waiting), *self._sent]
 
     def catch_up(self, until_ns: int) -> int:
-        """Take the rows of up to an instant that are on their way, and of a while later where labels have none yet.
+        """Take rows until they show all that was there up to an instant, and a while longer for labels without a row.
 
-        Those of a stream come later than they are stamped. A stream that is silent is not waited for, and what is slow
-        is left to the poller.
+        Rows of a stream come later than they are stamped; a register shows what was there when it is renewed, so it is
+        read once more when each has been, by the periods that its channels state. What is silent is not waited for.
 
         Returns
         -------
         int
-            Nanoseconds before the instant that no row of a stream has reached.
+            Nanoseconds before the instant of which the rows show nothing, or may not.
         """
+        renewed_ns = self._renewed_ns
+        due_ns = until_ns + min(renewed_ns, round(_LATEST_S * NS_PER_S))
         pause, news = threading.Event(), (self._clock.now_ns(), self.curve.newest_ns)
-        while self.alive and self._behind(until_ns):
+        while self.alive:
             now_ns = self._clock.now_ns()
+            if now_ns >= due_ns:
+                self._step_quietly()
+                if self._reached_ns >= min(until_ns, due_ns - renewed_ns) and not self._unlabelled(until_ns):
+                    break
             if self.curve.newest_ns != news[1]:
                 news = now_ns, self.curve.newest_ns
-            if now_ns > until_ns + _LATEST_S * NS_PER_S or now_ns > news[0] + _SILENT_S * NS_PER_S:
+            if now_ns > due_ns + _LATEST_S * NS_PER_S or now_ns > news[0] + _SILENT_S * NS_PER_S + renewed_ns:
                 break
             pause.wait(_LOOK_S)
-            with self.lock, contextlib.suppress(PmtError):  # the call that asks for values raises it
-                self.refresh()
             if self._clock.now_ns() == now_ns:  # one that stands still: all is there that there is by it
+                self._step_quietly()
                 return 0
         return max(0, until_ns - self._reached_ns)
 
-    def _behind(self, until_ns: int) -> bool:
-        reached_ns = self._reached_ns
-        return reached_ns < until_ns or (bool(self.unplaced) and reached_ns < until_ns + _LABEL_S * NS_PER_S)
+    def _step_quietly(self) -> None:
+        """Take what has come, also of what is slow: who ends a dump waits. The call that asks for values raises."""
+        with self.lock, contextlib.suppress(PmtError):
+            self.step()
+
+    def _unlabelled(self, until_ns: int) -> bool:
+        """Whether a label may still get a row."""
+        return bool(self.unplaced) and (self.curve.newest_ns or 0) < until_ns + _LABEL_S * NS_PER_S
+
+    @property
+    def _renewed_ns(self) -> int:
+        """By how long after an instant every register has been renewed; 0 where rows come by themselves."""
+        if self.source.traits.streaming:
+            return 0
+        return round(max((c.refresh_s or 0.0 for c in self.layout.energy), default=0.0) * NS_PER_S)
 
     @property
     def _reached_ns(self) -> int:
-        """Up to when all that was there has been read; a stream brings it later."""
-        return (self.curve.newest_ns or 0) if self.source.traits.streaming else self._clock.now_ns()
+        """Up to when the rows show all that was there; a row that is stamped by the reader shows what is older."""
+        dated = self.source.traits.timestamps is Timestamps.DEVICE_UPDATE or self.source.traits.streaming
+        return (self.curve.newest_ns or 0) - (0 if dated else self._renewed_ns)
 
     def forget_labels(self) -> None:
         """Give no later row a label that was put before."""

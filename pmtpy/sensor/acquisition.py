@@ -339,19 +339,26 @@ class Acquisition:
     # -- the poller ------------------------------------------------------------------------------------------------
 
     def start_feed(self, feed: Callable[[Frame], None], interval_s: float | None) -> None:
-        """Hand every row from now on to ``feed``. Under its lock; then :meth:`schedule`, without it."""
+        """Hand every row from now on to ``feed``. Under its lock; then :meth:`schedule`, without it.
+
+        Of a register the newest row comes first, unless it is too old to tell of now: it shows what was there at the
+        start, or just before it, and the next one may be a period late.
+        """
         self.intake.forget_labels()
-        self.intake.feed = feed
+        self.intake.feed, newest = feed, self.newest
+        polled = newest is not None and not self.intake.source.traits.streaming
+        if newest is not None and polled and self.clock.now_ns() - newest.t_ns <= self.carry_s * 1e9:
+            feed(Frame.of_points([newest._replace(lost=0)]))
         self.demand.dump_s = (
             interval_s if interval_s and not self.intake.source.traits.streaming else self.demand.interval_s
         )
 
-    def catch_up(self) -> tuple[int, list[str]]:
-        """Take the rows of up to now that are on their way. Without the lock.
+    def catch_up(self, until_ns: int) -> tuple[int, list[str]]:
+        """Take rows until they show all that was there up to an instant. Without the lock.
 
-        Returns how many nanoseconds are missing all the same, and the labels that no row followed.
+        Returns how many nanoseconds before it are missing all the same, and the labels that no row followed.
         """
-        short_ns = self.intake.catch_up(self.clock.now_ns())
+        short_ns = self.intake.catch_up(until_ns)
         return short_ns, self.intake.unplaced
 
     def end_feed(self) -> None:

@@ -8,7 +8,7 @@ needs it: a momentary power, a stream, a dump, or a counter that must be read be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -257,13 +257,11 @@ class Sensor:
                 launch=launch_of(os.environ),
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
-            made.step_quietly()  # what came before belongs to no dump
+            made.step_quietly()  # what came before that belongs to no dump
             thinner = Thinner(made.layout, interval_s) if interval_s is not None and traits.streaming else None
             self._dump, self._dumped_since_ns = Writer(sink, thinner=thinner), header.anchor.monotonic_ns
             self._life.keep(needed=True)
             made.start_feed(self._dump.put, interval_s)
-            if not traits.streaming:
-                made.step_quietly()  # the first row is the start
         made.schedule()
 
     def dump(
@@ -279,10 +277,11 @@ class Sensor:
         return Dump(self.target, self.stop_dump)
 
     def stop_dump(self) -> Ending:
-        """End the dump with the rows of up to now; return what was written.
+        """End the dump with the rows that show all up to now; return what was written.
 
-        Rows of a stream that are on their way are waited for, up to two seconds, or half a second in which none come;
-        how much is missing all the same is in ``remarks`` and ``uncovered_s``.
+        Rows of a stream that are on their way are waited for, and registers until each has been renewed, by the periods
+        that its channels state: two seconds at most, or half a second longer than that in which no row comes. How much
+        may be missing all the same is in ``short_s``, ``remarks`` and ``uncovered_s``.
 
         Raises
         ------
@@ -291,14 +290,16 @@ class Sensor:
         SourceLostError
             The device was lost while it was being dumped; the file is whole up to there, and says so.
         """
+        return self._stop_dump(self._acquisition.clock.now_ns())
+
+    def _stop_dump(self, until_ns: int) -> Ending:
         made = self._acquisition
         made.check()
         writer = self._dump
         if writer is None:
             msg = f"{self.target} is not being dumped"
             raise SinkError(msg)
-        made.step_quietly()
-        ending, problem = self._end_dump(writer)
+        ending, problem = self._end_dump(writer, until_ns)
         made.schedule()
         if made.intake.failure is not None:
             raise made.intake.failure
@@ -306,21 +307,21 @@ class Sensor:
             raise problem
         return ending
 
-    def _end_dump(self, writer: Writer) -> tuple[Ending, SinkError | None]:
-        """End the file; return what was written, and what is wrong with it.
+    def _end_dump(self, writer: Writer, until_ns: int) -> tuple[Ending, SinkError | None]:
+        """End the file behind an instant; return what was written, and what is wrong with it.
 
         Several threads may do so at once, and one that is interrupted (Ctrl-C) may do so again: the dump is over only
         when its file is finished.
         """
         made = self._acquisition
-        short_ns, left = made.catch_up()
+        short_ns, left = made.catch_up(until_ns)
         with made.intake.lock:
             now = made.clock.anchor()
             remarks = made.remarks(self._dumped_since_ns, now.monotonic_ns)
             if left:
                 said = f"labels of marks that no row followed before the end: {', '.join(left)}"
                 remarks = replace(remarks, warnings=(*remarks.warnings, said))
-            short_ns = min(short_ns, now.monotonic_ns - self._dumped_since_ns)
+            short_ns = min(short_ns, max(0, until_ns - self._dumped_since_ns))
             writer.end(now, str(made.intake.failure or ""), remarks, short_ns)
             if self._dump is writer:
                 made.end_feed()
@@ -347,7 +348,7 @@ class Sensor:
         if not made.closed:
             made.step_quietly(CLOSE_TIMEOUT_S)  # regions that end here may be asked for later
         writer = self._dump
-        problem = self._end_dump(writer)[1] if writer is not None else None
+        problem = self._end_dump(writer, made.clock.now_ns())[1] if writer is not None else None
         made.close()
         self._life.end()
         if problem is not None and made.intake.failure is None:
@@ -413,6 +414,16 @@ def note_region(sensor: Sensor, label: str, start_ns: int, end_ns: int) -> None:
         from pmtpy.io.write import RecordedRegion
 
         writer.note(RecordedRegion(label, start_ns, end_ns))
+
+
+def stop_dumps(sensors: Sequence[Sensor]) -> Iterator[Ending | PmtError]:
+    """End the dumps of several sensors at one instant; yield how each ended, or what went wrong with it."""
+    ends_ns = [acquisition_of(sensor).clock.now_ns() for sensor in sensors]
+    for sensor, end_ns in zip(sensors, ends_ns, strict=True):
+        try:
+            yield sensor._stop_dump(end_ns)  # noqa: SLF001  (as above)
+        except PmtError as error:  # noqa: PERF203  (the other files must be ended too)
+            yield error
 
 
 def dumped_so_far(sensor: Sensor) -> tuple[int, int]:

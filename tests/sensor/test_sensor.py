@@ -424,7 +424,7 @@ def test_a_dump_says_what_its_end_lacks_where_a_stream_is_silent_and_does_not_wa
     assert ending.short_s == pytest.approx(0.5, abs=0.05)
     table = pmt.load(tmp_path / "rows.csv")
     assert table.attrs["uncovered_s"] == pytest.approx(0.5, abs=0.05)
-    assert any("before the end has come" in note for note in table.attrs["notes"])
+    assert any("its rows may lack the last" in note for note in table.attrs["notes"])
     assert any("no energy is known" in note for note in table.attrs["notes"])
 
 

@@ -86,7 +86,7 @@ class Writer:
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
         self._wake = threading.Event()
-        # when and why it was told to end, what is known then, and for how long before that no row has come, ns
+        # when and why it was told to end, what is known then, and of how long before that rows may show nothing, ns
         self._end: tuple[Anchor, str, Remarks, int] | None = None
         self._finished = threading.Event()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
@@ -138,7 +138,7 @@ class Writer:
         remarks : Remarks
             What the sensor knows of the time of the dump beyond its rows.
         short_ns : int
-            How long before the end its last row is, where more were to come.
+            Of how long before the end its rows show nothing, or may not.
         """
         with self._lock:
             if self._end is None:
@@ -229,7 +229,8 @@ class Writer:
 
     def _uncovered(self, short_ns: int) -> tuple[float | None, list[str]]:
         """For how long no energy is known between the first row and the end, seconds; and that in words."""
-        said = [f"no row of the last {duration(short_ns / 1e9)} before the end has come"] if short_ns else []
+        said = [f"its rows may lack the last {duration(short_ns / 1e9)} before its end: nothing newer has come"]
+        said = said if short_ns else []
         if self._first is None or self._newest is None:
             return None, said
         (begin_ns, before), (end_ns, after) = self._first, self._newest

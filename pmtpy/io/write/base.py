@@ -109,7 +109,7 @@ class Ending:
     aged_s: float = 0.0
     # seconds for which the energy of the total, or of the channel that lacks most, is not known; None: nobody counted
     uncovered_s: float | None = None
-    short_s: float = 0.0  # of it: how long before the end the last row is, where more were to come
+    short_s: float = 0.0  # of it: how long before the end, because nothing that shows it has come
 
 
 @dataclass(frozen=True, slots=True)
