@@ -31,6 +31,7 @@ _MOST_DOTS = 400  # readings of which each can be shown by a dot
 _MOST_NAMES = 8
 _AS_STEEP = 0.8  # a fall with so much of the steepest one shows the same
 _SPARE = 0.01  # of a panel's height, left between a frame and the panel's own
+_HEAD = 0.2  # of the curves' height, left above them: a line for names of regions, below it one for letters of frames
 
 
 def draw(
@@ -69,6 +70,8 @@ def _fill(
     rise, fall = _flanks(found, traces, zero, (start, end))
     _panel(rows["all"], found, traces, (start, end), zero, true_watts=true_watts, theme=theme)
     rows["all"].set_xlim(start, end)
+    low, high = rows["all"].get_ylim()
+    rows["all"].set_ylim(low, high + _HEAD * (high - low))
     _shade(rows["all"], found, zero, theme)
     for letter, name, (at, width) in (("A", "rise", rise), ("B", "fall", fall)):
         ax = rows[name]
@@ -221,10 +224,9 @@ def _frame(ax: Axes, letter: str, across: tuple[float, float], up: tuple[float, 
     bottom, top = max(up[0], low + spare), min(up[1], high - spare)
     size = (across[1] - across[0], top - bottom)
     ax.add_patch(Rectangle((across[0], bottom), *size, fill=False, edgecolor=theme.ink, linewidth=0.9, zorder=4))
-    ax.annotate(  # at its foot: names of regions stand at the head
-        letter, (across[0], 0.04), xycoords=ax.get_xaxis_transform(), xytext=(3, 0), textcoords="offset points",
+    ax.annotate(
+        letter, (across[0], top), xytext=(0, 2), textcoords="offset points", va="bottom",
         fontsize=8.5, weight="bold", color=theme.ink,
-        bbox={"facecolor": theme.ground, "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
     )  # fmt: skip
 
 

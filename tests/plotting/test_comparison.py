@@ -63,3 +63,12 @@ def test_letters_of_panels_and_names_of_regions_do_not_overprint(
     assert {"A", "B", name} <= boxes.keys()
     for letter in "AB":
         assert not boxes[letter].overlaps(boxes[name])
+
+
+def test_no_name_in_the_whole_stands_on_a_curve(drawn: Figure) -> None:
+    drawn.draw_without_rendering()
+    whole = drawn.axes[0]
+    highest = max(float(np.nanmax(np.asarray(line.get_ydata()))) for line in whole.get_lines())
+    top = whole.transData.transform((0.0, highest))[1]
+    assert {text.get_text() for text in whole.texts} >= {"A", "B"}
+    assert all(text.get_window_extent().y0 > top for text in whole.texts)
