@@ -55,8 +55,14 @@ def _parser(chosen: str | None) -> Parser:
     parser = Parser(
         prog="pmtpy",
         description="Measure energy with every sensor a machine has, and say how far each number can be trusted.",
-        epilog="'pmtpy VERB --help' explains a verb, with examples. A TARGET is name[:device], for example rapl, "
-        "nvml:0, powersensor3:/dev/ttyACM0; NAME:virtual rehearses a sensor without its hardware.",
+        epilog="examples:\n"
+        "  pmtpy list                              what this machine has, and why a sensor is missing\n"
+        "  pmtpy run -- ./solve                    what a command costs, by every sensor that works here\n"
+        "  pmtpy run -s rapl:virtual -- sleep 1    the same on an emulated sensor: it runs anywhere\n\n"
+        "'pmtpy VERB --help' explains a verb, with examples. A TARGET is name[:device], for\n"
+        "example rapl, nvml:0, powersensor3:/dev/ttyACM0; NAME:virtual is the real code on an\n"
+        "emulated device.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, help="show the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
@@ -68,8 +74,10 @@ def _parser(chosen: str | None) -> Parser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if verb == chosen:
-            sub.add_argument("-v", "--verbose", action="count", default=0, help="say more on stderr (twice: debug)")
-            sub.add_argument("-q", "--quiet", action="store_true", help="say only errors")
+            sub.add_argument(
+                "-v", "--verbose", action="count", default=0, help="say more on stderr; -vv says everything"
+            )
+            sub.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
             sub.set_defaults(parser=sub)
             importlib.import_module(f"pmtpy.cli.{verb}").add_arguments(sub)
     return parser

@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     transfer = what.add_parser(
         "transfer",
-        help="predict energy of tuned configurations at other clocks",
+        help="predict the energy of tuned kernels at clocks that were not measured",
         description="Predict power, time and energy at other clocks, with 95 % intervals. Each configuration is "
-        "measured at one clock or two; the training table has a few configurations at all of them.",
+        "measured at one clock or two; the training table has a few configurations at every clock.",
         epilog="example:\n  pmtpy calibrate transfer --train all_clocks.csv --measured one_clock.csv "
         "--clocks 1485,1650,1815 -o predicted.csv",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -25,8 +25,8 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     energy = what.add_parser(
         "energy",
         help="correct the energies of a recording with a profile",
-        description="Energies of a recording, corrected by a profile for gain, offset, lag and kernel, with 95 % "
-        "intervals: of each marked region, of each block of the load, or between two times.",
+        description="Energies of a recording, corrected by a profile, with intervals of 95 %: of "
+        "each marked region, of each block of the load, or between two times.",
         epilog="examples:\n  pmtpy calibrate energy run.csv --profile nvml0.json\n"
         "  pmtpy calibrate energy gpudata.csv --profile gpu.json --load timestamps.csv --json\n"
         "  pmtpy calibrate energy run.csv --profile nvml0.json --between 2.0,5.5\n"
@@ -34,16 +34,26 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     energy.add_argument("recording", metavar="FILE", help="any recording that pmtpy reads")
-    energy.add_argument("--profile", required=True, metavar="PROFILE.json")
+    energy.add_argument(
+        "--profile", required=True, metavar="PROFILE.json", help="what `calibrate profile` or `certify` wrote"
+    )
     energy.add_argument("--channel", metavar="NAME", help="which power of the recording; default: the profile's")
-    energy.add_argument("--load", metavar="FILE", help="when the load was on; sharpens the result")
+    energy.add_argument(
+        "--load",
+        metavar="FILE",
+        help="when the load was on (a file of stamps, or a recording with markers): makes the result surer",
+    )
     energy.add_argument(
         "--load-period",
         metavar="FROM..TO",
         help="between which times a load without stamps is known to repeat, such as 30ms..40ms, 2s.., ..50ms or 33ms: "
         "the worst case of a load in step with the sensor is then that of such a one",
     )
-    energy.add_argument("--between", metavar="FROM,TO", help="seconds since the first row")
+    energy.add_argument(
+        "--between",
+        metavar="FROM,TO",
+        help="one interval, in seconds since the first row; default: each marked region or block of the load",
+    )
     energy.add_argument("--skip-broken", action="store_true", help="leave out lines that cannot be read")
     add_json(energy)
 

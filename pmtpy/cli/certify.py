@@ -40,8 +40,9 @@ _EXAMPLES = """examples:
   pmtpy certify nvml:virtual -o profile=rtx3090 --rule gain=10
 
 The sensor is recorded while this tool loads the device: on a GPU through PyTorch or CuPy, on a CPU by computing.
-First pseudo-random blocks, for update period and kernel; then steady levels of the load, for linearity; then trials of
-short blocks at random phases. Without a meter, gain and linearity cannot be judged. Nothing else should run meanwhile.
+First the load switches at random, for update period and averaging window; then steady levels of it, for linearity;
+then short blocks, for how well energies repeat. Without a meter, gain and linearity cannot be judged. Nothing else
+should run meanwhile.
 
 exit status:
   0 no rule is broken (those that could not be judged are listed), 10 a rule is broken
@@ -56,7 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rules = ", ".join(f"{f.name}={getattr(Rules(), f.name):g}" for f in fields(Rules))
     text = f"change a rule (repeatable); percent, but for coverage. Default: {rules}".replace("%", "%%")
     parser.add_argument("--rule", action="append", default=[], metavar="NAME=VALUE", help=text)
-    parser.add_argument("--duration", default="20s", metavar="TIME", help="of the pseudo-random part (default 20s)")
+    parser.add_argument(
+        "--duration",
+        default="20s",
+        metavar="TIME",
+        help="length of the first part, a load that switches at random (default 20s)",
+    )
     shares = ",".join(f"{share:g}" for share in _DEFAULT.shares)
     parser.add_argument(
         "--levels",
@@ -68,12 +74,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=_DEFAULT.rounds, help="how often all levels are taken (default 2)"
     )
-    parser.add_argument("--trials", type=int, default=_DEFAULT.trials, help="trials of repeated blocks (default 4)")
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=_DEFAULT.trials,
+        help="trials of short blocks, by which it is seen how well energies repeat (default 4)",
+    )
     parser.add_argument(
         "--repetitions", type=int, default=_DEFAULT.repetitions, help="short blocks in each trial (default 32)"
     )
     parser.add_argument("--interval", metavar="TIME", help="mean time between polls (default: 3ms or less)")
-    parser.add_argument("--report", metavar="FILE", help="write the report there, too, as JSON")
+    parser.add_argument("--report", metavar="FILE", help="write the report as JSON, too")
     parser.add_argument("--profile", metavar="FILE", help="write a calibration profile of what was found")
     add_overwrite(parser)
     parser.add_argument(

@@ -33,8 +33,7 @@ _EXAMPLES = """examples:
   pmtpy characterise gpudata.csv --channel power.draw.instant --load timestamps.csv --meter PMD_data.bin --json
   pmtpy characterise nvml:0 --duration 30s
 
-Of a FILE the readings are characterised; --load gives the stamps of when a load was on (a load stamp file, or any
-recording with start and end markers), --meter a reference. Clocks need not agree: zones, offsets and rates are found.
+The clocks of recordings need not agree: zones, offsets and rates are found.
 A TARGET is polled while this tool makes a load: on a GPU through PyTorch or CuPy, on a CPU by computing on all
 cores, on a virtual device by the load it watches."""
 
@@ -44,10 +43,18 @@ _MOST_PLACES = 9  # a rate of clocks is 1e-9 and less uncertain
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("targets", nargs="+", metavar="TARGET", help="a recording, or a sensor name[:device]")
-    which = "which power; default: of a recording its total, of a sensor the first that it reads"
+    which = "which power, such as gpu.instant; default: a recording's total, a sensor's first power"
     parser.add_argument("--channel", metavar="NAME", help=which)
-    parser.add_argument("--load", metavar="FILE", help="when the load was on (recordings only)")
-    parser.add_argument("--meter", metavar="FILE", help="a reference meter's recording of the same time")
+    parser.add_argument(
+        "--load",
+        metavar="FILE",
+        help="when the load was on: a file of stamps, or a recording with start and end markers (recordings only)",
+    )
+    parser.add_argument(
+        "--meter",
+        metavar="FILE",
+        help="a recording of the same time by a meter that is trusted: gain and offset are found against it",
+    )
     parser.add_argument(
         "--duration", type=duration_of, metavar="TIME", help="how long to record a sensor (default 20s)"
     )

@@ -39,7 +39,23 @@ def say(text: str) -> None:
 def configure_logging(verbose: int, *, quiet: bool) -> None:
     """Send the package's log to stderr at the level asked for."""
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(format="pmtpy: %(message)s", level=level, stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_Once())
+    logging.basicConfig(format="pmtpy: %(message)s", level=level, handlers=[handler])
+
+
+class _Once(logging.Filter):
+    """Lets each piece of information through once: several parts of a verb read the same settings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        again = record.levelno == logging.INFO and text in self._said
+        self._said.add(text)
+        return not again
 
 
 def exit_code(error: PmtError) -> int:
@@ -51,13 +67,14 @@ def exit_code(error: PmtError) -> int:
     return LOST if isinstance(error, SourceLostError) else 1
 
 
-def add_targets(parser: argparse.ArgumentParser) -> None:
-    """Add TARGET arguments and ``-o key=value``."""
+def add_targets(parser: argparse.ArgumentParser, *, otherwise: str = "an error") -> None:
+    """Add TARGET arguments and ``-o key=value``; say what happens where no target is named anywhere."""
     parser.add_argument(
         "targets",
         nargs="*",
         metavar="TARGET",
-        help="name[:device]; without any, PMT_NAME and PMT_DEVICE or pmtpy.toml say which",
+        help="a sensor: rapl, nvml:0, powersensor3:/dev/ttyACM0, or rapl:virtual without hardware; default: PMT_NAME "
+        f"and PMT_DEVICE, else the sensors of pmtpy.toml, else {otherwise}",
     )
     add_options(parser)
 
@@ -70,7 +87,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option of the backend; with several targets it goes to each that has it",
+        help="set an option of the sensor (repeatable), such as interval=20ms or load=constant:60; its page in the "
+        "documentation lists them. Of several sensors, each that has the option gets it",
     )
 
 

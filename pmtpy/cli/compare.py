@@ -71,7 +71,7 @@ class _Watched:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     add = parser.add_argument
-    add("--theme", choices=("light", "dark"), default="light", help="of the picture: for light or dark paper")
+    add("--theme", choices=("light", "dark"), default="light", help="colours of the picture (default light)")
     things = "a recording (FILE or FILE#CHANNEL), or a sensor (name[:device] or name[:device]#CHANNEL)"
     add("things", nargs="+", metavar="FILE_OR_TARGET", help=things)
     add("--reference", metavar="NAME", help="compare the others with this one; default: the one sampled most often")
@@ -88,11 +88,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         type=seconds_of,
         metavar="TIME",
-        help="how often sensors that must be polled are polled (10ms, 100Hz)",
+        help="how often sensors that must be polled are polled: 10ms, 100Hz; default: as each states",
     )
     add_reading(parser)
     add_part(parser, "the first FILE")
-    add("--clocks", metavar="CLOCKS", help="put FILEs of several nodes on one axis, by what pmt.mpi.clocks wrote")
+    add(
+        "--clocks",
+        metavar="CLOCKS",
+        help="put FILEs of several nodes on one axis, by the file CLOCKS that pmt.mpi.clocks wrote",
+    )
     add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; a command's streams are then left alone")
     option = f"draw into PICTURE ({', '.join(SUFFIXES)}); or set an option of a backend, for all that have it"

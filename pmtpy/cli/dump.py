@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--file",
         default=os.environ.get("PMT_DUMP_FILE") or None,
         metavar="FILE",
-        help="where to write (PMT_DUMP_FILE); several targets each get FILE with their name put in; "
+        help="where to write (default: PMT_DUMP_FILE); several targets each get FILE with their name put in; "
         "without it one target writes to stdout",
     )
     parser.add_argument("--format", choices=FORMATS, help="file format; default: by the suffix of FILE, else csv")
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds_of,
         default=os.environ.get("PMT_DUMP_INTERVAL") or None,
         metavar="TIME",
-        help="one row per TIME: 10ms, 0.5s, 100Hz, or bare milliseconds (PMT_DUMP_INTERVAL); default: every row",
+        help="one row per TIME: 10ms, 0.5s, 100Hz, or bare milliseconds; default: PMT_DUMP_INTERVAL, else every row",
     )
     parser.add_argument(
         "--duration", type=duration_of, metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C"
@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rotate",
         type=_rotation_of,
         metavar="SIZE|TIME",
-        help="with --dataset: begin a new file before one is larger (64MB), or so often (10min); each day in any case",
+        help="with --dataset: begin a new file before one is larger than SIZE (default 64MB), or each TIME "
+        "(default 10min); each day in any case",
     )
     parser.add_argument("--output", metavar="FILE", help="write the summary to FILE instead of stderr")
     parser.usage = "pmtpy dump TARGET... [-f FILE] [options] [-- COMMAND...]"

@@ -11,6 +11,8 @@ from pmtpy.cli.terminal import console_of, help_on
 from pmtpy.core.nearest import nearest
 from pmtpy.errors import TargetError
 
+_EXAMPLES = re.compile(r"^examples?:\n(?:  .*(?:\n|$))+", re.MULTILINE)
+
 
 class Parser(argparse.ArgumentParser):
     """argparse's parser; a mistyped verb, choice or option is answered with the nearest one."""
@@ -19,6 +21,25 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         # `--for -1s` is a value that is wrong, and is told so; argparse would take it for an option.
         self._negative_number_matcher = re.compile(r"^-\.?\d")
+
+    def format_help(self) -> str:
+        """Return the help, its examples before the options: they are what most come for."""
+        text = self.epilog or ""
+        shown = _EXAMPLES.search(text)
+        before, examples, behind = (text[: shown.start()], shown[0], text[shown.end() :]) if shown else ("", "", text)
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        wrapped = argparse.HelpFormatter(self.prog)  # that of a verb leaves lines as they are
+        wrapped.add_text(self.description)
+        formatter.add_text(wrapped.format_help().strip("\n"))
+        formatter.add_text(examples)
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_text(group.description)
+            formatter.add_arguments(group._group_actions)  # noqa: SLF001  (as argparse itself does)
+            formatter.end_section()
+        formatter.add_text(f"{before}{behind}".strip("\n"))
+        return formatter.format_help()
 
     def options(self) -> list[str]:
         """Return the options that this parser knows."""

@@ -61,20 +61,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "-s", "--sensor", action="append", default=[], metavar="TARGET",
-        help="measure with this sensor (repeatable); without any: every available one",
+        help="measure with this sensor (repeatable); default: PMT_NAME or pmtpy.toml, else every available one",
     )  # fmt: skip
     add_options(parser)
     add("--json", action="store_true", help="print one JSON document; the command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; the command's streams are then left alone")
     add("--dump", metavar="FILE", help="log all sensors meanwhile, as pmtpy dump does")
     add("--overwrite", action="store_true", help="replace dump files that exist")
-    add("--repeat", type=count(), default=1, metavar="N", help="run N times; report mean, spread and 95 %% interval")
-    add("--warmup", type=count(0), default=0, metavar="N", help="run N times before, unmeasured")
+    add(
+        "--repeat",
+        type=count(),
+        default=1,
+        metavar="N",
+        help="run N times (default 1); report mean, spread and the interval of 95 %%",
+    )
+    add("--warmup", type=count(0), default=0, metavar="N", help="run N times before, unmeasured (default 0)")
     add(
         "--baseline",
         type=duration_of,
         metavar="TIME",
-        help="measure the idle machine this long first; reported, never subtracted",
+        help="measure the idle machine for this long first (default: not at all); reported, never subtracted",
     )
     add(
         "--into", metavar="DIR",
@@ -87,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--patience", type=duration_of, default=30.0, metavar="TIME",
-        help="with --mpi: how long to wait for the results of other nodes once the command has ended (30s)",
+        help="with --mpi: how long to wait for the results of other nodes once the command has ended (default 30s)",
     )  # fmt: skip
     parser.usage = "pmtpy run [-s TARGET]... [options] -- COMMAND..."
     parser.epilog = (

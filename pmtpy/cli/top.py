@@ -21,7 +21,7 @@ _LINE_S = 1.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    add_targets(parser)
+    add_targets(parser, otherwise="every available one")
     parser.add_argument(
         "--window",
         type=duration_of,

@@ -46,6 +46,14 @@ def examples() -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
+def test_the_help_of_a_verb_has_its_examples_before_its_options() -> None:
+    for verb in VERBS:
+        for parser in _parsers(verb):
+            text = parser.format_help()
+            assert 0 < text.index("\nexample") < text.index("\noptions:"), verb
+            assert len(text.split("\nexample")) == 2, verb
+
+
 def _parsers(verb: str) -> list[argparse.ArgumentParser]:
     whole = _parser(verb)
     (verbs,) = (a for a in whole._actions if isinstance(a, argparse._SubParsersAction))

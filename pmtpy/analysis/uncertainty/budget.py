@@ -47,6 +47,7 @@ _HIDDEN = 0.067
 # A load that none of n readings saw may run for a share of the time whose mean square is 2 / ((n + 2)(n + 3)) (rule of
 # succession), at any power between nothing and the mean, which is off the mean by root 1/3 of it.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
+_MOSTLY = 0.7  # of several parts added in squares: more than all others together
 DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
 _COARSEST_W = 1.0
@@ -443,7 +444,20 @@ class _Judge:
         if not short and not 2.0 * blurred > DOUBTFUL_SHARE * used:
             return []
         share = 0.0 if short else 2.0 * blurred / used
+        # A reading more or less at either end would leave less open: it is not the refresh that does.
+        often = 2.0 * (self.refresh_s + self.window_s) < DOUBTFUL_SHARE * seen.seconds
+        if not short and often and components["clock"] > _MOSTLY * blurred:
+            return [_unsure_times(self.channel.name, seen.seconds, share)]
         return [too_short(self.channel.name, seen.seconds, self.refresh_s, self.window_s, share)]
+
+
+def _unsure_times(name: str, seconds: float, open_share: float) -> str:
+    """Say that the times of the rows of a fast sensor are hardly known."""
+    return (
+        f"{name}: its readings reached this machine late, and when they were taken is not known well enough: that "
+        f"leaves up to {open_share:.0%} of the energy of {duration(seconds)} open; measure longer, or while the "
+        "machine is less busy"
+    )
 
 
 def too_short(name: str, seconds: float, refresh_s: float, window_s: float, open_share: float = 0.0) -> str:

@@ -34,37 +34,61 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--load",
         default=DEFAULT_LOAD,
-        help="what flows: constant:60, square:low=30,high=90,hz=2, csv:FILE, ... (%(default)s)",
+        help="what flows: constant:60, square:low=30,high=90,hz=2, csv:FILE, ... (default %(default)s)",
     )
-    add("--pairs", default=DEFAULT_PAIRS, help="a number, or MODULE[:VOLTS[:SHARE[:NAME]]],... (%(default)s)")
-    add("--variant", default="F411", choices=sorted(VARIANTS), help="microcontroller (%(default)s)")
-    add("--firmware", default="1.6.1", metavar="VERSION", help="old ones behave as they did (%(default)s)")
+    add("--pairs", default=DEFAULT_PAIRS, help="a number, or MODULE[:VOLTS[:SHARE[:NAME]]],... (default %(default)s)")
+    add("--variant", default="F411", choices=sorted(VARIANTS), help="microcontroller (default %(default)s)")
+    add("--firmware", default="1.6.1", metavar="VERSION", help="old ones behave as they did (default %(default)s)")
     add("--no-noise", dest="noise", action="store_false", help="a constant input always gives the same level")
-    add("--seed", type=int, default=1, help="of noise and faults (%(default)s)")
-    add("--drift-ppm", type=float, default=0.0, metavar="PPM", help="how much faster the board's clock runs")
-    add("--jitter-us", type=float, default=0.0, metavar="US", help="standard deviation of the timestamps")
-    add("--stored", default="good", choices=[s.value for s in Stored], help="state of the configuration in the flash")
-    add("--streaming", action="store_true", help="left streaming by an earlier user")
+    add("--seed", type=int, default=1, help="of noise and faults (default %(default)s)")
+    add(
+        "--drift-ppm",
+        type=float,
+        default=0.0,
+        metavar="PPM",
+        help="how much faster than the host's its clock runs (default 0)",
+    )
+    add(
+        "--jitter-us",
+        type=float,
+        default=0.0,
+        metavar="US",
+        help="standard deviation of its time stamps, in microseconds (default 0)",
+    )
+    add(
+        "--stored",
+        default="good",
+        choices=[s.value for s in Stored],
+        help="state of the configuration in its memory (default good)",
+    )
+    add("--streaming", action="store_true", help="as left by a program that did not stop it: it sends already")
     add("--hang-on-marker", action="store_true", help="hang, as the real firmware, when stopped with a marker pending")
     add(
         "--open-level",
         type=int,
         default=37,
         metavar="LEVEL",
-        help="what unused inputs read; 1023 looks like a stop word",
+        help="what unused inputs read, 0 to 1023 (default %(default)s); 1023 looks like the end of the stream",
     )
-    add("--demo", action="store_true", help="a demo build, by its version line")
-    add("--flash-s", type=float, default=0.5, metavar="S", help="time to write the flash (%(default)s)")
-    add("--boot-s", type=float, default=0.3, metavar="S", help="time from a reset until the port is back (%(default)s)")
+    add("--demo", action="store_true", help="call itself a demonstration build in its version")
+    add("--flash-s", type=float, default=0.5, metavar="S", help="time to write the flash (default %(default)s)")
+    add(
+        "--boot-s",
+        type=float,
+        default=0.3,
+        metavar="S",
+        help="time from a reset until the port is back (default %(default)s)",
+    )
     add("--fault", action="append", default=[], metavar="NAME:KEY=VALUE,...",
-        help="lose:rate=1e-6,burst=3 garbage:rate=1e-6 stall:seconds=1 hold:seconds=1 buffer:count=384")  # fmt: skip
+        help="a fault to rehearse (repeatable): lose:rate=1e-6,burst=3, garbage:rate=1e-6, "
+        "stall:seconds=1, hold:seconds=1 or buffer:count=384")  # fmt: skip
     add("--fast", action="store_true", help="stream as fast as the host reads, in the board's own time")
     add(
         "--buffer",
         type=int,
         default=HOST_BUFFER_BYTES,
         metavar="BYTES",
-        help="held for a host that does not read (%(default)s)",
+        help="held for a host that does not read (default %(default)s)",
     )
     add(
         "--link", type=Path, help="symbolic link to the port; stays the same over unplugging (default: a temporary one)"

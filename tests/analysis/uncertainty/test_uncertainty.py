@@ -295,6 +295,14 @@ def test_a_region_shorter_than_one_reading_says_so() -> None:
     assert "averages over 100 ms" in judged.warnings[0]
 
 
+def test_a_fast_sensor_whose_readings_came_late_is_not_said_to_be_too_slow() -> None:
+    fast = POWER.timed(refresh_s=5e-5, window_s=5e-5)
+    judged = uncertainty_budget(fast, QUIET._replace(seconds=1.5, joules=90.0, rows=30_000, clock_joules=12.0))
+    (warning,) = judged.warnings
+    assert "when they were taken is not known well enough: that leaves up to 27% of the energy" in warning
+    assert "measure longer, or while the machine is less busy" in warning
+
+
 def test_a_region_whose_edges_outweigh_it_says_so() -> None:
     sharp = Edge(50.0, 300.0, 0.1)
     judged = uncertainty_budget(POWER, QUIET._replace(seconds=0.3, joules=60.0, rows=3, start=sharp, end=sharp))
