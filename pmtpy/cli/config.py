@@ -47,8 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sensor to change, 0 to 7 (even: current, odd: voltage); may be repeated")  # fmt: skip
     add("--type", metavar="NAME", help="module type; MLX10, MLX20, MLX50 and MLX75 bring their sensitivity")
     add("--name", help="name of the pair, stored for both its sensors")
-    add("--vref", type=float, metavar="VOLTS", help="voltage at the pin for zero input")
-    add("--sensitivity", "--gain", type=float, metavar="X", help="volts per ampere, or the gain of a voltage sensor")
+    add(
+        "--vref",
+        type=float,
+        metavar="VOLTS",
+        help="voltage at the pin for zero input; a current module has about 1.65, a voltage input 0",
+    )
+    add(
+        "--sensitivity",
+        "--gain",
+        type=float,
+        metavar="X",
+        help="volts per ampere, or the gain of a voltage input (0.091 on the 12 V modules)",
+    )
     add("--polarity", type=int, choices=(1, -1), help="-1: mounted the other way round")
     add("--in-use", choices=("on", "off"), help="whether the sensor is connected")
     add("--calibrate-zero", action="store_true", help="make what the sensor reads now its zero")

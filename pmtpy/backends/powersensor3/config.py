@@ -99,8 +99,8 @@ def unpack_record(raw: bytes, sensor: int) -> tuple[SensorRecord, tuple[str, ...
     record = SensorRecord(type_text, name_text, vref, sensitivity, bool(in_use))
     if record.in_use and not record.usable:
         warnings.append(
-            f"sensor {sensor}: stored vref {vref:g} V and sensitivity {sensitivity:g} are not usable; "
-            "set them with `pmtpy config powersensor3`"
+            f"sensor {sensor}: stored vref {vref:g} V and sensitivity {sensitivity:g} are not usable; set them "
+            f"(pmtpy config powersensor3 --sensor {sensor} --vref VOLTS --sensitivity X), or take it out (--in-use off)"
         )
     return record, tuple(warnings)
 
@@ -227,10 +227,16 @@ def calibrated_zero(records: Records, sensor: int, mean_level: float) -> Records
 def calibrated_gain(records: Records, sensor: int, mean_level: float, true_value: float) -> Records:
     """Make the mean level of a sensor whose true input is ``true_value`` (A or V) its new sensitivity.
 
-    Raises CalibrationError: the input is too close to zero: less than 16 levels, so that rounding alone would make more
-    than 3 %.
+    Raises CalibrationError: no zero is stored; or the input is too close to it: less than 16 levels, so that rounding
+    alone would make more than 3 %.
     """
     pair_of(sensor)
+    if not math.isfinite(records[sensor].vref):
+        msg = (
+            f"sensor {sensor} has no zero yet, from which its gain counts: with nothing applied, --calibrate-zero; or "
+            "--vref with the voltage at the pin for zero input (a current module has 1.65, a voltage input 0)"
+        )
+        raise CalibrationError(msg)
     span_v = _pin_volts(mean_level) - records[sensor].vref
     if abs(span_v) < _pin_volts(16) or not true_value:
         msg = f"sensor {sensor}: the pin moved by {span_v:.4f} V for an input of {true_value:g}; apply a larger input"
@@ -243,19 +249,20 @@ def refuse_unlikely(sensor: int, before: SensorRecord, after: SensorRecord) -> N
 
     Raises CalibrationError: the zero moved by more than a tenth of the pin's range either side (1 A of an MLX10, as
     :func:`calibration.meter.zero_vref` allows), or the sensitivity by more than a fifth. A sensor that was never
-    configured is taken for one of its kind: zero at 1.65 V for a current, any sensitivity.
+    configured is taken for one of its kind: zero at 1.65 V for a current and 0 V for a voltage, any sensitivity.
     """
-    if not before.usable:
-        return
-    middle = FULL_SCALE_V / 2 if before.vref == 0 and sensor % 2 == 0 else before.vref
-    moved, ratio = after.vref - middle, after.sensitivity / before.sensitivity
+    current = sensor % 2 == 0
+    unset = not math.isfinite(before.vref) or (current and before.vref == 0)
+    middle = (FULL_SCALE_V / 2 if current else 0.0) if unset else before.vref
+    moved = after.vref - middle
     if after.vref != before.vref and abs(moved) > _ZERO_MOVES_V:
         msg = (
             f"sensor {sensor}: its zero would move by {moved:+.3f} V at the pin, from {middle:.3f} V, so something "
             f"flows through it or is connected; nothing was stored. If it is right, write it: --vref {after.vref:.5f}"
         )
         raise CalibrationError(msg)
-    if abs(before.sensitivity) != 1.0 and abs(ratio - 1.0) > _GAIN_MOVES:
+    known = math.isfinite(before.sensitivity) and abs(before.sensitivity) not in {0.0, 1.0}
+    if known and abs(after.sensitivity / before.sensitivity - 1.0) > _GAIN_MOVES:
         msg = (
             f"sensor {sensor}: its sensitivity would change from {before.sensitivity:.5g} to {after.sensitivity:.5g}: "
             "the value given is not what is applied, or it is another module; nothing was stored. If it is right, "

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pmtpy.backends.powersensor3.config import SensorRecord, refuse_unlikely
+from pmtpy.backends.powersensor3.config import SensorRecord, calibrated_gain, refuse_unlikely
 from pmtpy.cli import config
 from pmtpy.emulators.powersensor3 import BoardSpec, Stored, VirtualBoard, parse_pairs
 from pmtpy.errors import CalibrationError, FileFormatError, TargetError
@@ -72,6 +73,19 @@ def test_a_sensor_that_was_never_configured_can_be_calibrated() -> None:
     refuse_unlikely(0, fresh, replace(fresh, vref=1.62))
     unset = SensorRecord("voltage", "x", 0.0, 1.0, in_use=True)
     refuse_unlikely(1, unset, replace(unset, sensitivity=0.091))
+
+
+def test_an_erased_sensor_takes_no_zero_while_something_flows_and_no_gain_before_its_zero() -> None:
+    erased = SensorRecord("MLX10", "x", math.nan, 0.12, in_use=True)
+    refuse_unlikely(0, erased, replace(erased, vref=1.62))
+    with pytest.raises(CalibrationError, match="something flows through it"):
+        refuse_unlikely(0, erased, replace(erased, vref=1.785))  # 1.25 A
+    blank = SensorRecord("voltage", "x", math.nan, math.nan, in_use=True)
+    refuse_unlikely(1, blank, replace(blank, vref=0.01))
+    with pytest.raises(CalibrationError, match="something flows through it or is connected"):
+        refuse_unlikely(1, blank, replace(blank, vref=1.09))  # 12 V
+    with pytest.raises(CalibrationError, match="sensor 1 has no zero yet"):
+        calibrated_gain((erased, blank), 1, 339.0, 12.0)
 
 
 def test_fields_are_set_by_name_and_a_dry_run_stores_nothing(
