@@ -65,9 +65,18 @@ class Comb:
         k = np.arange(math.ceil(edges[0] / period), math.ceil(edges[-1] / period))
         at = np.round((k * period - self.start) / self.cell).astype(np.int64)
         first = np.searchsorted(k, np.ceil(edges / period))
-        sums = csr_array((np.ones(len(k), np.float32), np.arange(len(k)), first), shape=(len(edges) - 1, len(k)))
-        out = np.stack([sums @ view[at, :cells] for view in self._views], axis=1)
-        return log_mean_exp(out)
+        out = np.empty((len(edges) - 1, cells), np.float64)
+        most = max(1, _PIECE // cells)  # updates whose cells are held at once
+        begin = 0
+        while begin < len(out):  # blocks, as many as have so few updates; one at least
+            end = max(int(np.searchsorted(first, first[begin] + most, side="right")) - 1, begin + 1)
+            at_here = at[first[begin] : first[end]]
+            which = first[begin : end + 1] - first[begin]
+            ones = np.ones(len(at_here), np.float32)
+            sums = csr_array((ones, np.arange(len(at_here)), which), shape=(end - begin, len(at_here)))
+            out[begin:end] = log_mean_exp(np.stack([sums @ view[at_here, :cells] for view in self._views], axis=1))
+            begin = end
+        return out
 
     def at_random(self) -> float:
         """The same of polls that bring changes at random, at a rate that differs from one hundred to the next."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ Kind = type[np.float64] | type[np.int64] | type[object]
 
 # Bytes of memory for each byte of a file whose fields are kept as text, or are numbers.
 _TEXT_COST, _NUMBER_COST = 16, 6
-_CHUNK_BYTES = 1 << 22  # bytes that one thread converts at a time
 
 
 class Delimited:
@@ -58,7 +58,7 @@ class Delimited:
         )
 
     def _at_once(self, block: bytes) -> Columns | None:
-        """Read with pyarrow, much on all cores. None where that is not installed, or a line is not whole."""
+        """Read with pyarrow. None where that is not installed, or a line is not whole."""
         if b"\r" in block or b"\0" in block or b",0x" in block or b",0X" in block:  # pyarrow takes those for numbers
             return None
         try:
@@ -71,7 +71,7 @@ class Delimited:
             table = pa_csv.read_csv(
                 pa.BufferReader(block),
                 pa_csv.ReadOptions(
-                    column_names=list(self._kinds), block_size=_CHUNK_BYTES, use_threads=len(block) > _CHUNK_BYTES
+                    column_names=list(self._kinds), block_size=max(len(block), 1), use_threads=False
                 ),
                 pa_csv.ParseOptions(delimiter=self._separator, quote_char='"' if self._separator == "," else False),
                 pa_csv.ConvertOptions(
@@ -147,6 +147,13 @@ def _readable(text: bytes, kind: Kind) -> bool:
 def _across(rows: list[list[bytes]], width: int) -> list[Sequence[bytes]]:
     """Turn rows into columns."""
     return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def release() -> None:
+    """Give back to the system what pyarrow keeps for what it may be asked next: as much as a recording takes itself."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None:
+        arrow.default_memory_pool().release_unused()
 
 
 def joined(parts: Sequence[tuple[Columns, Ints]], kinds: Mapping[str, Kind]) -> tuple[Columns, Ints]:

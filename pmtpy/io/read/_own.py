@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pmtpy.core.rows import Ints
 from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _check, _sidecar
-from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind
+from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind, release
 from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read._laws import EnergyLaws, contradictions
 from pmtpy.io.read._parts import Part
@@ -156,9 +156,9 @@ class _Gathered:
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
         for name in self._names:
-            pieces = self._pieces.pop(name)
-            empty: npt.NDArray[Any] = np.empty(0, _KINDS.get(name, FLOAT))
-            yield name, np.concatenate(pieces) if pieces else empty
+            joined = np.concatenate([np.empty(0, _KINDS.get(name, FLOAT)), *self._pieces.pop(name)])
+            release()
+            yield name, joined
 
     def table(self, kind: str) -> pd.DataFrame:
         """Make the table."""

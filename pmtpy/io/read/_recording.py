@@ -15,7 +15,7 @@ from pmtpy.io.read._sidecar import beside
 
 _NAMED = 5  # broken lines that a message names one by one
 _HEAD = 1 << 16  # bytes by which the format is told
-_BLOCK = 1 << 24  # bytes of lines that are read at once
+_BLOCK = 1 << 21  # bytes of lines that are read at once: less is slower, more takes memory and is not faster
 _MARK = b"\xef\xbb\xbf"  # before a text that a spreadsheet has saved as UTF-8
 _GZIP = b"\x1f\x8b"
 _UNSUSPECTED = 1 << 26  # bytes that may always be unpacked
