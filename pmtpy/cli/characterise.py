@@ -9,10 +9,11 @@ import sys
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.cli import procedures
 from pmtpy.cli.common import add_options, parse_options, say
 from pmtpy.cli.page import Kind, Line, Table
@@ -27,6 +28,9 @@ from pmtpy.io.recorded import corrected_by
 from pmtpy.lab.found import Found
 from pmtpy.lab.recorded import AS_SHOWN, one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.sensor.registry import canonical, split_target
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _EXAMPLES = """examples:
   pmtpy characterise nvml:virtual
@@ -144,17 +148,21 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
             raise TargetError(msg)
         say(f"note: {what}: its clock and kernel can be told, but no profile can be made of it; for that {AS_SHOWN}")
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
-    meter, one_clock = None, False
-    if args.meter:
-        if Path(args.meter).exists() and Path(args.meter).samefile(path):
-            msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
-            raise TargetError(msg)
-        metered = read_file(args.meter, cut.ends(args.meter), skip_broken=args.skip_broken, report=say)
-        power_column(metered, None, args.meter)
-        meter, one_clock = read_series(metered, "total_W"), one_run([table, metered])
+    meter, one_clock = _metered(path, args, cut, table) if args.meter else (None, False)
     polls = read_series(table, column, alone=not args.load and not args.meter)
+    del table  # the other columns of an hour take as much memory as what is made of this one
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
     return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, by)
+
+
+def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame) -> tuple[Series, bool]:
+    """Return what the meter recorded, and whether one clock stamped it and the readings in ``table``."""
+    if Path(args.meter).exists() and Path(args.meter).samefile(path):
+        msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
+        raise TargetError(msg)
+    metered = read_file(args.meter, cut.ends(args.meter), skip_broken=args.skip_broken, report=say)
+    power_column(metered, None, args.meter)
+    return read_series(metered, "total_W"), one_run([table, metered])
 
 
 # --- the table ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -58,16 +59,29 @@ class _Comb:
         self.edges: Floats = np.asarray(np.linspace(start, end, 2 * pairs + 2), np.float64)
         self.block = float(self.edges[1] - self.edges[0])
         cells = int(np.clip(_CELLS_PER_POLL * period / float(np.median(seen.length)), 96, 400))
-        self.comb = Comb(seen, period, period / cells, soft)
-        self.cell, self.cells, self.soft = self.comb.cell, cells, soft
+        self.cell, self.cells, self.soft = period / cells, cells, soft
+        self._make = partial(Comb, seen, period, self.cell, soft)
+        self._comb: Comb | None = None  # of an hour some 55 MB, so it is there only while it is asked
         self.poll, self.span = float(np.median(seen.length)), end - start
         self._logs: dict[float, Floats] = {}
 
     def logs(self, period: float) -> Floats:
         """Log-likelihood of each block over phases."""
         if period not in self._logs:
-            self._logs[period] = self.comb.blocks(period, self.edges, self.cells)
+            self._logs[period] = self._made().blocks(period, self.edges, self.cells)
         return self._logs[period]
+
+    def at_random(self) -> float:
+        """Log-likelihood of changes at random."""
+        return self._made().at_random()
+
+    def rest(self) -> None:
+        """Give the memory back until it is asked again."""
+        self._comb = None
+
+    def _made(self) -> Comb:
+        self._comb = self._comb or self._make()
+        return self._comb
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +133,9 @@ def weigh(
         comb = _Comb(seen, period, soft)
         found = _weigh(comb, period, reach, _WALKS[3], known=known)
         best = max(found, key=lambda w: w.log)
-        return best.log - comb.comb.at_random(), comb, best.period, (found[-1].period / found[0].period - 1.0) / 2.0
+        above = best.log - comb.at_random()
+        comb.rest()
+        return above, comb, best.period, (found[-1].period / found[0].period - 1.0) / 2.0
 
     first, *others = sorted({*(blur * poll for blur in BLURS), max(0.3 * resolution, BLURS[0] * poll)})
     found = by(first, period, reach)

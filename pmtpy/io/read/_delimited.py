@@ -70,9 +70,7 @@ class Delimited:
         try:
             table = pa_csv.read_csv(
                 pa.BufferReader(block),
-                pa_csv.ReadOptions(
-                    column_names=list(self._kinds), block_size=max(len(block), 1), use_threads=False
-                ),
+                pa_csv.ReadOptions(column_names=list(self._kinds), block_size=max(len(block), 1), use_threads=False),
                 pa_csv.ParseOptions(delimiter=self._separator, quote_char='"' if self._separator == "," else False),
                 pa_csv.ConvertOptions(
                     column_types={n: types[k] for n, k in self._kinds.items()}, null_values=["", "nan"]
