@@ -47,7 +47,9 @@ _MOST_PLACES = 9  # a rate of clocks is 1e-9 and less uncertain
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("targets", nargs="+", metavar="TARGET", help="a recording, or a sensor name[:device]")
-    which = "which power, such as gpu.instant; default: a recording's total, a sensor's first power"
+    which = (
+        "which power, such as gpu.instant; default: the first that the sensor reads (of another tool's log, its total)"
+    )
     parser.add_argument("--channel", metavar="NAME", help=which)
     parser.add_argument(
         "--load",
