@@ -203,10 +203,22 @@ class Intake:
         """Put a label on the present instant: in the device's own stream where it can, else timed by the host."""
         if self.failure is not None:
             raise self.failure
+        # In a file a mark stands between two rows. Counters are read before and after it, so that these are close.
+        closely = self.feed is not None and self._counts
+        if closely:
+            self.step()
         if self.source.mark(text):
             self._sent = [*self._sent[-_MOST_LABELS:], text]
         else:
             self._labels.put(self._clock.now_ns(), text)
+        if closely:
+            self.step()
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the total is of counters, and reading them keeps nobody waiting."""
+        traits = self.source.traits
+        return self._gaps is None and not traits.streaming and not traits.blocking
 
     @property
     def unplaced(self) -> list[str]:

@@ -178,6 +178,50 @@ def test_a_region_is_as_uncertain_in_a_trace_as_it_was_when_it_was_measured(tmp_
     assert facts["total uncertainty_joules"] == pytest.approx(measured.uncertainty_joules, rel=0.5)
 
 
+def _constant(path: Path, period_ns: int, rows: int, marks: dict[str, float]) -> Path:
+    """Write 60 W by a gauge that is exactly right, a row for each period; marks at their seconds, on the row after."""
+    channel = Channel("gpu", Quantity.POWER, domain="gpu/0", refresh_s=period_ns / S)
+    header = Header("box:virtual", Identity("box", virtual=True), Layout((channel,)), Anchor(START, UNIX))
+    t = START + np.arange(rows) * period_ns
+    joules = np.tile((60.0 * (t - START) / S)[:, None], 2)
+    labels = tuple((int(np.searchsorted(t, START + round(at * S))), label) for label, at in marks.items())
+    nothing, unknown = np.zeros(rows, np.int64), np.zeros((rows, 2), np.int64)
+    sink = open_sink(path, header)
+    sink.write(Frame(t, np.full((rows, 2), 60.0), joules, np.empty((rows, 0)), nothing, unknown, labels))
+    sink.close(Ending(Anchor(int(t[-1]), UNIX + int(t[-1]) - START), rows, 0, 0, complete=True))
+    return path
+
+
+def _facts(recording: Path, name: str, *more: str) -> dict[str, float]:
+    trace = recording.with_suffix(".json")
+    assert main(["convert", str(recording), str(trace), "--overwrite", *more]) == 0
+    events = json.loads(trace.read_text())["traceEvents"]
+    (facts,) = [dict(e["args"]) for e in events if e["name"] == name and "args" in e and e["ph"] == "X"]
+    return facts
+
+
+def test_fewer_rows_leave_marks_where_they_were_set(tmp_path: Path) -> None:
+    """On rows of 0.1 s the marks would be 0.2 s apart, and the work between them 12 J."""
+    dense = _constant(tmp_path / "dense.parquet", S // 1000, 2000, {"work start": 0.395, "work end": 0.51})
+    facts = _facts(dense, "work", "--interval", "100ms")
+    assert facts["total joules"] == pytest.approx(60.0 * 0.115, abs=0.01)
+    thinned = tmp_path / "thinned.parquet"
+    assert main(["convert", str(dense), str(thinned), "--interval", "100ms"]) == 0
+    assert _facts(thinned, "work")["total joules"] == pytest.approx(60.0 * 0.115, abs=0.01)
+
+
+def test_a_region_of_marks_between_sparse_rows_is_as_uncertain_as_they_leave_it(tmp_path: Path) -> None:
+    """Rows are 0.1 s apart and marks 0.25 s, anywhere between them: 15 J are shown as 12 or 18."""
+    missed = []
+    for k in range(20):
+        begin = 0.5 + 0.005 * k + 0.0025
+        sparse = _constant(tmp_path / f"{k}.parquet", S // 10, 20, {"work start": begin, "work end": begin + 0.25})
+        facts = _facts(sparse, "work")
+        missed.append((facts["total joules"] - 60.0 * 0.25) / facts["total uncertainty_joules"])
+    assert max(abs(m) for m in missed) < 2.0
+    assert max(abs(m) for m in missed) > 0.5  # and not far more
+
+
 def test_without_knowledge_of_the_sensor_a_region_has_no_uncertainty(tmp_path: Path) -> None:
     recording(tmp_path / "log.csv")
     (tmp_path / "log.csv.json").unlink()

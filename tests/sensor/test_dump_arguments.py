@@ -68,6 +68,23 @@ def test_a_mark_that_is_set_just_before_the_end_is_in_the_file(tmp_path: Path, t
             assert not any("no row followed" in note for note in table.attrs["notes"])
 
 
+def test_counters_have_rows_where_they_are_marked(tmp_path: Path) -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor:
+        with sensor.dump(tmp_path / "a.csv", interval=1000.0):
+            clock.advance(1.0)
+            sensor.mark("work start")
+            clock.advance(0.25)
+            sensor.mark("work end")
+            clock.advance(1.0)
+        table = load(tmp_path / "a.csv")
+    marked = table[table["marker"] != ""]
+    assert marked["marker"].tolist() == ["work start", "work end"]
+    assert marked["elapsed"].tolist() == pytest.approx([1.0, 1.25], abs=1e-3)
+    before = table["elapsed"].iloc[marked.index - 1].tolist()
+    assert before == pytest.approx([1.0, 1.25], abs=1e-3)
+
+
 def test_a_mark_that_no_row_follows_is_named_and_not_given_to_the_next_dump(tmp_path: Path) -> None:
     clock, source, sensor = counter_sensor()
     with sensor:
@@ -75,8 +92,8 @@ def test_a_mark_that_no_row_follows_is_named_and_not_given_to_the_next_dump(tmp_
             clock.advance(1.0)
             sensor.read()
             clock.advance(1.0)
-            sensor.mark("last")
             source.read_row = lambda: Block.empty(1)  # type: ignore[method-assign]  # it shows nothing new
+            sensor.mark("last")
         del source.read_row
         with sensor.dump(tmp_path / "b.csv"):
             clock.advance(1.0)

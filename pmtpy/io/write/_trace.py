@@ -126,6 +126,7 @@ class Story:
         self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)})
         self._at: dict[int, tuple[Floats, Floats]] = {}  # joules and unknown seconds at the ends of regions
         self._marks: list[tuple[int, str]] = []
+        self._steps: dict[int, Floats] = {}  # joules from the row before a marked one to it
         self._before: tuple[int, Floats, Ints] | None = None
         self._silent: dict[str, int] = {}  # counters without a value, and since when
         self._gaps: list[Slice] = []
@@ -138,6 +139,8 @@ class Story:
             t = int(frame.t_ns[row])
             self._marks.append((t, label))
             self._at.setdefault(t, (frame.joules[row].copy(), frame.uncovered_ns[row] / _NS))
+            before = frame.joules[row - 1] if row else self._before[1] if self._before else frame.joules[row]
+            self._steps.setdefault(t, frame.joules[row] - before)
         t_ns, joules, unknown = frame.t_ns, frame.joules, frame.uncovered_ns
         if self._before is not None:
             t0, j0, u0 = self._before
@@ -175,22 +178,34 @@ class Story:
 
     def regions(self, measured: Iterable[RecordedRegion] = ()) -> list[Slice]:
         """Return regions and pairs of markers with what they cost, in order; when all rows were seen."""
-        spans = [(r.label, r.start_ns, r.end_ns) for r in self._regions or measured]
-        spans += [(s.name or "region", int(s.start), int(s.end)) for s in paired(self._marks)[0]]
-        found = [Slice(label, start, end, tuple(self._cost(start, end))) for label, start, end in spans]
+        timed = [(r.label, r.start_ns, r.end_ns) for r in self._regions or measured]
+        marked = [(s.name or "region", int(s.start), int(s.end)) for s in paired(self._marks)[0]]
+        found = [Slice(label, start, end, tuple(self._cost(start, end, 0.0))) for label, start, end in timed]
+        for label, start, end in marked:
+            found.append(Slice(label, start, end, tuple(self._cost(start, end, self._late(start, end)))))
         return sorted(found, key=lambda s: (s.start_ns, -s.end_ns))
 
     def markers(self) -> list[tuple[int, str]]:
         """Return the markers that belong to no region."""
         return [(int(t), label) for t, label in paired(self._marks)[1]]
 
-    def _cost(self, start: int, end: int) -> Iterator[tuple[str, float]]:
+    def _late(self, start: int, end: int) -> Floats:
+        """Variance of the energy between two marks for what rows do not tell: when since the row before they were set.
+
+        With steps of a and b joules up to the two marked rows, and the instants anywhere in them alike, that energy is
+        off by a U - b V, U and V uniform on (0, 1). Its mean square is this.
+        """
+        a, b = self._steps[start], self._steps[end]
+        late: Floats = (a * a + b * b) / 3 - a * b / 2
+        return late
+
+    def _cost(self, start: int, end: int, late: Floats | float) -> Iterator[tuple[str, float]]:
         a, b = self._at.get(start), self._at.get(end)
         if a is None or b is None or not end > start:
             return
         seconds = (end - start) / _NS
         used, unknown_s = b[0] - a[0], b[1] - a[1]
-        uncertain = self._uncertainties(start, end, used, unknown_s)
+        uncertain = np.sqrt(self._uncertainties(start, end, used, unknown_s) ** 2 + late)
         means = self._layout.mean_watts(used, seconds, unknown_s)
         for i, name in enumerate(self._layout.names):
             joules, unknown = float(used[i]), float(unknown_s[i])

@@ -2,8 +2,10 @@
 
 The row of an interval is the last one that falls into it: its time and its joules stay. Its watts become the mean
 since the row before (energy over covered time; where its last rows have no energy, the energy of the last row that
-has one; of a total the sum over its parts), other values the mean over the interval's rows, losses their sum, and
-marks move to it.
+has one; of a total the sum over its parts), other values the mean over the interval's rows, losses their sum.
+
+A row with a mark, and the one before it, end an interval too: the mark was set between the two, and on one row for
+the whole interval it would stand too late by up to that.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class Thinner:
         rows = Frame.joined([self._open, frame]) if self._open is not None else frame
         # Row i belongs to the interval (k, k + 1] that its time falls into.
         interval = (rows.t_ns - self._origin_ns - 1) // self._interval_ns
-        ends = np.flatnonzero(np.diff(interval)) + 1
+        marked = np.array([row for row, _ in rows.marks], np.int64)
+        ends = np.union1d(np.flatnonzero(np.diff(interval)) + 1, np.concatenate([marked, marked + 1]))
+        ends = ends[ends > 0]
         done = int(ends[-1]) if len(ends) else 0
         self._open = rows.part(done, len(rows))
         thinned = self._thin(rows.part(0, done), ends)

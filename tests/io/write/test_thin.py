@@ -97,9 +97,10 @@ def test_parts_that_lack_different_stretches_have_a_total_that_is_their_sum() ->
     np.testing.assert_allclose(last.watts[-1], [100.0, 30.0, 70.0])
 
 
-def test_a_mark_moves_to_the_row_of_its_interval() -> None:
-    thinned = _thin(_rows([1] * 9, [0, 1, 4, 5]), 0.004, [])
-    assert thinned.marks == ((0, "0"), (1, "1"), (1, "4"), (2, "5"))
+def test_a_mark_keeps_its_instant_and_the_row_before_it() -> None:
+    thinned = _thin(_rows([1] * 12, [0, 1, 6]), 0.004, [])
+    assert (thinned.t_ns / 1e6).tolist() == [1, 2, 5, 6, 7, 9, 12]
+    assert thinned.marks == ((0, "0"), (1, "1"), (4, "6"))
 
 
 def test_an_interval_of_no_length_is_refused() -> None:
