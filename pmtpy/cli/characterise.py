@@ -26,6 +26,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
 from pmtpy.io.recorded import corrected_by
 from pmtpy.lab.found import Found
+from pmtpy.lab.own_cures import own_cures
 from pmtpy.lab.recorded import AS_SHOWN, one_run, power_column, read_file, read_series, read_stamps, sensor_column
 from pmtpy.sensor.registry import canonical, split_target
 
@@ -125,6 +126,7 @@ def _one(target: str, args: argparse.Namespace) -> Found:
     if live.identity.virtual:
         say(f"note: {target} is virtual: what was found are the settings of its emulation")
     found = characterise(live.about.name, live.series, load=live.load)
+    found = found if live.load is None else own_cures(found)
     return Found.of(found, target, live.identity, live.series)
 
 

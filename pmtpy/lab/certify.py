@@ -36,6 +36,7 @@ from pmtpy.lab.certify_plan import Plan, Scheme
 from pmtpy.lab.certify_rules import Rules, Ruling, rulings
 from pmtpy.lab.conditions import held_back, machine_facts
 from pmtpy.lab.found import Found
+from pmtpy.lab.own_cures import own_cures
 from pmtpy.lab.record import Polls, Recorder
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import canonical
@@ -177,6 +178,7 @@ def judge(
     if found.kernel is None and beside is not None:  # the stamps of the load may tell what a coarse meter does not
         alone = characterise(about.name, shown, load=load)
         found = found if alone.kernel is None else alone
+    found = own_cures(found)
     counter = about.quantity is Quantity.ENERGY
     step_s = _period_s(found, about) if counter else 0.0
     levels, no_line = _levels(polls, scheme, max(_settles_s(found, about), 2.0 * step_s), step_s, reference)

@@ -22,7 +22,7 @@ from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.analysis.uncertainty.components import of_scale
-from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
+from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said, top_unseen
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -39,6 +39,11 @@ _IN_PHASE = math.sqrt(6.0) / (2.0 * Z95)
 # what readings show of it.
 _FAST_LOAD_SHARE = 1.0 / (4.0 * math.sqrt(3.0))
 UNSEEN_PERIODS = 3.0  # without an update: a longer gap is said, and for as long the last power may go on
+_TOP_UNSEEN = (
+    "of a load that repeats so, the readings may see the same part each time, and never its highest power: if it ever "
+    "uses more than the {:.4g} W that were shown, no interval here holds; stamps of the load tell that (region.load(), "
+    "--load FILE), or a while at full load in the recording"
+)
 _HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
 
 
@@ -153,7 +158,10 @@ def region_energy(
     found, ahead_j = _alone(Readings(t, seen, response, region), region)
     swings_w = sum(_swing(found, response, at) for at in region)
     energy = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded, ahead_j=ahead_j)
-    return _in_step(energy, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
+    energy = _in_step(energy, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
+    if load_period_s is None or not top_unseen(response, t_s - response.lag_s, power, region, load_period_s):
+        return energy
+    return replace(energy, warnings=(*energy.warnings, _TOP_UNSEEN.format(float(np.max(power)))))
 
 
 def likely_energy(

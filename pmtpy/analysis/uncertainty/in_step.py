@@ -18,6 +18,9 @@ from pmtpy.core.rows import Floats
 
 _PHASES = 64  # in which a period is divided to see which of them a kernel prefers
 _MAX_FOLDS = 8  # load periods in one of the readings; more are told apart by no kernel that sees an eighth of it
+# A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
+_MIN_LEFT_OUT = 0.25
+_ON_TOP = 0.1  # of the span of the powers: readings this near to the highest show it
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 # How much wider than the interval, and how wide, as a share of the energy, such an interval is before it is said.
 _MIN_RATIO, _MIN_SHARE = 1.5, 0.01
@@ -59,6 +62,43 @@ def joules_in_step(
     blurred = max(response.period_s, response.window_s if shortest < 2.0 * response.window_s else 0.0)
     ends = max(min(blurred, longest) * (mean - lowest), min(response.period_s, longest) * swings_w / 2.0)
     return least * length_s - ends, most * length_s + ends
+
+
+def top_unseen(
+    response: Response,
+    t_s: Floats,
+    watts: Floats,
+    interval: tuple[float, float],
+    load_period_s: tuple[float, float],
+) -> bool:
+    """Whether the load may use more than was ever shown, because each reading leaves out the same part of its period.
+
+    Not where it slides through its phases, nor where its highest power was shown for longer than it takes to repeat,
+    outside of an interval that shows less.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        When readings were published, and the true power by each; all there are.
+    interval : (float, float)
+        Whose energy is asked for.
+    """
+    history_s, (shortest, longest) = float(t_s[-1] - t_s[0]), load_period_s
+    left_out = [
+        1.0 / a - response.span_s / (a * response.period_s / b)
+        for a, b, part in _alike(response.period_s, history_s, load_period_s)
+        if part >= 1.0
+    ]
+    if max(left_out, default=0.0) < _MIN_LEFT_OUT:
+        return False
+    lowest, highest = float(np.min(watts)), float(np.max(watts))
+    top = watts > highest - _ON_TOP * (highest - lowest)
+    inside = (t_s > interval[0]) & (t_s < interval[1])
+    if bool(np.all(top[inside])):
+        return True
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], top & ~inside, [False]])))
+    lasts = [t_s[last - 1] - t_s[first] for first, last in zip(ends[::2], ends[1::2], strict=True)]
+    return max(lasts, default=0.0) < max(longest if math.isfinite(longest) else shortest, response.period_s)
 
 
 def to_be_said(low: float, high: float, joules: float, half_width: float) -> bool:
