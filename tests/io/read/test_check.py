@@ -70,6 +70,40 @@ def test_a_log_over_a_change_of_summer_time_has_its_energy(
     assert any("summer time" in note for note in table.attrs["notes"]) is (offset is not None)
 
 
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_a_log_of_several_gpus_over_the_end_of_summer_has_its_energy(tmp_path: Path, gpus: int) -> None:
+    rows = [f"{row}, {gpu}" for row in _over(_END_OF_SUMMER, -1) for gpu in range(gpus)]
+    table = load(_smi(tmp_path / "log.csv", rows, "timestamp, power.draw [W], index"), utc_offset_s=7200.0)
+    np.testing.assert_allclose(np.diff(table["time"]), 1.0, atol=1e-6)
+    assert table["total_J"].iloc[-1] == pytest.approx(100.0 * 599 * gpus)
+
+
+@pytest.mark.parametrize("every_s", [1, 60])
+@pytest.mark.usefixtures("amsterdam")
+def test_a_log_that_begins_in_the_hour_that_comes_twice_and_leaves_it_is_of_the_second(
+    tmp_path: Path, every_s: int
+) -> None:
+    """From 2:50 of winter time on, over 3:00; taken for summer time there would be an hour without rows."""
+    walls = [_END_OF_SUMMER + timedelta(seconds=every_s * k - 600) for k in range(1000)]
+    table = load(_smi(tmp_path / "log.csv", [f"{_stamp(w)}, 100.00" for w in walls]))
+    assert table["time"].iloc[0] == walls[0].timestamp() - 3600
+    assert table["total_J"].iloc[-1] == pytest.approx(100.0 * 999 * every_s)
+    assert table.attrs["uncovered_s"] == 0.0
+    assert not any("comes twice" in note for note in table.attrs["notes"])
+
+
+@pytest.mark.usefixtures("amsterdam")
+def test_a_log_within_the_hour_that_comes_twice_says_that_nothing_tells_which(tmp_path: Path) -> None:
+    walls = [_END_OF_SUMMER + timedelta(seconds=k - 1800) for k in range(100)]
+    rows = [f"{_stamp(w)}, 100.00" for w in walls]
+    table = load(_smi(tmp_path / "log.csv", rows))
+    assert table["time"].iloc[0] == walls[0].timestamp() - 7200
+    assert any(note.startswith("line 2: this hour comes twice") for note in table.attrs["notes"])
+    told = load(tmp_path / "log.csv", utc_offset_s=3600)
+    assert told["time"].iloc[0] == walls[0].timestamp() - 3600
+    assert not any("comes twice" in note for note in told.attrs["notes"])
+
+
 @pytest.mark.parametrize("hole_s", [59 * 60, 3600, 3600.5, 3601])
 @pytest.mark.parametrize("every_s", [1, 60, 300])
 def test_an_hour_without_rows_is_no_summer_time(tmp_path: Path, hole_s: float, every_s: int) -> None:
