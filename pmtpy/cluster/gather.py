@@ -85,11 +85,18 @@ def _log(path: Path) -> Found | PmtError:
 
 
 def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
-    """Return what belongs to the run that ``own`` is of, and not to an earlier one in the same folder."""
+    """Return what belongs to the run that ``own`` is of, and not to an earlier one in the same folder.
+
+    The processes of a job may run different commands; these tell runs apart only where the launcher does not.
+    """
+
+    def run(f: Found) -> tuple[str, str, object]:
+        return f.job, "" if f.job else f.about, f.launch.get("size")
+
     return [
         f
         for f in found
-        if (f.job, f.about, f.launch.get("size")) == (own.job, own.about, own.launch.get("size"))
+        if run(f) == run(own)
         and abs(f.begun_s - own.begun_s) < _BEGINS_S
         and not (f.energy is not None and f.energy.end_s < own.begun_s - _CLOCKS_S)
     ]

@@ -65,7 +65,14 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
 
     slurm = environ.get("SLURM_JOB_ID", "")
     step = environ.get("SLURM_STEP_ID", "")
-    job = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), slurm, step))) if slurm else ""
+    batch = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), slurm))) if slurm else ""
+    job = ".".join(filter(None, (batch, step))) if slurm else ""
+
+    def started(own: str) -> str:
+        # An mpiexec is a job of its own, of which a batch may have many. The step is that of its daemon, where it has
+        # one, and so differs between nodes.
+        return "/".join(filter(None, (batch, own))) if own else job
+
     cpus = number("SLURM_CPUS_ON_NODE")
     hosts = environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", "")
     nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES") if slurm else None
@@ -76,12 +83,12 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         job = "/".join(filter(None, (job, run if run != "none" else "")))
         return Launch("torchrun", job, number("RANK"), size, number("LOCAL_RANK"), local, whole or nodes, hosts, cpus)
     if "OMPI_COMM_WORLD_RANK" in environ:
-        job = job or environ.get("PMIX_NAMESPACE", "")
+        job = started(environ.get("PMIX_NAMESPACE", ""))
         local = number("OMPI_COMM_WORLD_LOCAL_SIZE")
         ranks = number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE")
         return Launch("openmpi", job, *ranks, number("OMPI_COMM_WORLD_LOCAL_RANK"), local, nodes, hosts, cpus)
     if "PMI_RANK" in environ and "MPI_LOCALRANKID" in environ:
-        job = job or _of_hydra((above or _above)())
+        job = started(_of_hydra((above or _above)()))
         ranks = number("PMI_RANK"), number("PMI_SIZE")
         local = number("MPI_LOCALNRANKS")
         return Launch("mpich", job, *ranks, number("MPI_LOCALRANKID"), local, nodes, hosts, cpus)

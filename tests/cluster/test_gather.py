@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pmtpy.cluster.gather import ResultFolder, gather
+from pmtpy.cluster.gather import ResultFolder, gather, of_this_run
 from pmtpy.cluster.job import JobEnergy, summed_uncertainty
 from pmtpy.cluster.node import NodeEnergy, NodeFile, node_energy, read_node
 from pmtpy.core.clock import ManualClock
@@ -148,6 +148,15 @@ def test_two_jobs_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
     assert gather(tmp_path, job="8.0").total.joules == 4.0
     with pytest.raises(TargetError, match="no result of the job '9'"):
         gather(tmp_path, job="9")
+
+
+@pytest.mark.parametrize(("job", "together"), [("7.0", True), ("", False)])
+def test_processes_of_a_job_may_run_different_commands(job: str, together: bool, tmp_path: Path) -> None:
+    launch = dataclasses.replace(JOB, job=job)
+    own = read_node(write(tmp_path, node(0), launch, about="./server"))
+    read_node(write(tmp_path, node(1), launch, about="./client"))
+    found, _ = ResultFolder(tmp_path).look()
+    assert {f.host for f in of_this_run(found, own)} == ({"n0", "n1"} if together else {"n0"})
 
 
 def test_a_folder_that_is_looked_at_again_reads_only_what_is_new(
@@ -362,10 +371,14 @@ def test_the_innermost_launcher_knows_the_rank_and_slurm_the_job() -> None:
     assert launch_of(mpich, list) == Launch("mpich", "", 2, 4, 0, 2)
     above = [["sh", "solve.sh"], ["hydra_pmi_proxy", "--control-port", "login:33577", "--rmk", "user", ""], ["--x"]]
     assert launch_of(mpich, lambda: above).job == "login:33577"
-    assert launch_of({**SLURM, **mpich}, lambda: above).job == "77.2"
+    assert launch_of({**SLURM, **mpich}, lambda: above).job == "77/login:33577", "one of the mpiexecs of a batch"
+    assert launch_of({**SLURM, **mpich}).job == "77.2", "nothing tells it from others"
     assert launch_of(mpich).job == "", "no mpiexec of MPICH is above these tests"
     ompi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
     assert launch_of({**ompi, "PMIX_NAMESPACE": "prterun-x"}).job == "prterun-x"
+    by_daemon = {**SLURM, **ompi, "PMIX_NAMESPACE": "prterun-x"}
+    by_mpiexec = {name: said for name, said in by_daemon.items() if name != "SLURM_STEP_ID"}
+    assert launch_of(by_daemon).job == launch_of(by_mpiexec).job == "77/prterun-x"
     assert launch_of({}) == Launch()
     assert launch_of({}).reads
     assert launch_of({"SLURM_JOB_ID": "1", "SLURM_LOCALID": "x"}).local_rank is None
