@@ -150,13 +150,13 @@ def test_two_jobs_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
         gather(tmp_path, job="9")
 
 
-@pytest.mark.parametrize(("job", "together"), [("7.0", True), ("", False)])
-def test_processes_of_a_job_may_run_different_commands(job: str, together: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("job", "hosts"), [("7.0", {"n0", "n1"}), ("", {"n0"})])
+def test_processes_of_a_job_may_run_different_commands(job: str, hosts: set[str], tmp_path: Path) -> None:
     launch = dataclasses.replace(JOB, job=job)
     own = read_node(write(tmp_path, node(0), launch, about="./server"))
     read_node(write(tmp_path, node(1), launch, about="./client"))
     found, _ = ResultFolder(tmp_path).look()
-    assert {f.host for f in of_this_run(found, own)} == ({"n0", "n1"} if together else {"n0"})
+    assert {f.host for f in of_this_run(found, own)} == hosts
 
 
 def test_a_folder_that_is_looked_at_again_reads_only_what_is_new(
