@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace NEW_FILE if it exists")
     rows = [
-        f"  {f.name:<13} {', '.join(f.suffixes):<21} {'lacks ' + f.lacks if f.lacks else 'holds everything'}"
+        f"  {f.name:<13} {', '.join(f.suffixes):<26} {'lacks ' + f.lacks if f.lacks else 'holds everything'}"
         for f in FILE_FORMATS
     ]
     parser.epilog = (

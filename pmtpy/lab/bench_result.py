@@ -336,10 +336,12 @@ def _of_limits(trials: Sequence[Trial], labels: Sequence[str]) -> list[str]:
 
 
 def _of_side(t_s: Sequence[float], joules: Sequence[float], label: str, target: float) -> list[str]:
+    usual = float(np.median(joules))
     found = [
         f"{label}: trial {i + 1} of {len(joules)} lies far from all others ({joules[i]:.5g} J): something else ran "
         "there; it is kept, and makes the interval wide"
         for i in outliers(joules)
+        if abs(joules[i] - usual) > target * abs(usual)  # a smaller one changes no verdict
     ]
     change, sure = drift(np.asarray(t_s, np.float64), np.asarray(joules, np.float64))
     if sure and abs(change) > target:

@@ -89,6 +89,17 @@ def test_a_drift_cancels_in_the_difference_and_is_warned_of() -> None:
         assert found.trials[-1].joules > 1.1 * found.trials[0].joules
 
 
+@pytest.mark.parametrize(("more", "said"), [(0.008, False), (0.08, True)])
+def test_a_trial_far_from_all_others_is_warned_of_if_it_is_so_by_more_than_the_target(
+    more: float, *, said: bool
+) -> None:
+    with World(FULL, 2, scatter=1e-5, trend=lambda t: 1.0 + more * (20.0 < t < 30.0)) as world:
+        found = finished(world, Task(world), Task(world))
+        joules = [t.joules for t in found.trials]
+        assert max(joules) > (1.0 + 0.5 * more) * np.median(joules)
+        assert any("lies far from all others" in w for w in found.warnings) is said
+
+
 def test_the_gain_is_in_the_interval_of_one_and_not_of_the_difference() -> None:
     with World(FULL, 1) as world:
         found = finished(world, Task(world), Task(world))
