@@ -135,6 +135,22 @@ def _reader_of(recording: Recording) -> Reader:
     if not recording.head:
         msg = "is empty: its writer was stopped, or found no room, before the first row; measure again"
     else:
-        msg = f"is not a recording of power that pmtpy knows; it knows: {', '.join(r.name for r in READERS)}"
+        msg = _saved_anew(recording.head, recording.first_line()) or (
+            f"is not a recording of power that pmtpy knows; it knows: {', '.join(r.name for r in READERS)}"
+        )
     msg = f"{recording.path} {msg}"
     raise FileFormatError(msg)
+
+
+def _saved_anew(head: bytes, first_line: str) -> str:
+    """Say what another program made of a recording in a text of commas; empty: it is none."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "is UTF-16; save it as UTF-8, or take the file as it was recorded"
+    for mark, name, instead in ((";", "semicolons", ","), ("\t", "tabs", ","), ('"', "quotation marks", "")):
+        fields = {f.strip() for f in first_line.replace(mark, instead).split(",")}
+        if mark in first_line and ({"time", "elapsed"} <= fields or any("power.draw" in f for f in fields)):
+            return (
+                f"was saved by another program: {name} are in its header. Save it with commas between fields, points in"
+                " numbers and no quotation marks, or take the file as it was recorded"
+            )
+    return ""

@@ -310,6 +310,26 @@ def test_load_time_stamps_become_marks(tmp_path: Path) -> None:
     assert table["total_J"].isna().all()
 
 
+_SPREADSHEET = "time,elapsed,marker,lost,total_W\n1700000000.5,0.0,,0,60.25\n1700000001.5,1.0,,0,60.25\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (_SPREADSHEET.replace(",", ";").replace(".", ",").encode(), "semicolons are in its header"),
+        (_SPREADSHEET.replace(",", "\t").encode(), "tabs are in its header"),
+        (_SPREADSHEET.replace("time", '"time"', 1).encode(), "quotation marks are in its header"),
+        (_SPREADSHEET.encode("utf-16"), "is UTF-16"),
+        (b"timestamp;power.draw [W]\n2026/01/31 12:00:00.000;60,25 W\n", "semicolons are in its header"),
+    ],
+)
+def test_a_recording_that_a_spreadsheet_saved_is_named_as_that(tmp_path: Path, content: bytes, why: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=f"{why}.*take the file as it was recorded"):
+        load(path)
+
+
 def test_load_time_stamps_need_not_all_be_written_twice(tmp_path: Path) -> None:
     once, twice = "timestamp\n100\n200\n300\n", "timestamp\n100\n100\n200\n200\n300\n"  # a logger that was ended
     assert load(_save(tmp_path, once))["marker"].tolist() == ["on", "off", "end"]
