@@ -21,6 +21,7 @@ from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import duration
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
@@ -107,7 +108,7 @@ def correct_recording(
         intervals = [(first + between[0], first + between[1])]
     else:
         blocks = load if load is not None else marked_load(table, alone=True)
-        intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), report)
+        intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), path, report)
     found = []
     for start, end in intervals:
         energy = likely_energy(
@@ -127,7 +128,11 @@ def correct_recording(
 
 
 def _intervals(
-    load: LoadIntervals | None, extent: tuple[float, float], lead_s: float, report: Callable[[str], None]
+    load: LoadIntervals | None,
+    extent: tuple[float, float],
+    lead_s: float,
+    path: str,
+    report: Callable[[str], None],
 ) -> list[tuple[float, float]]:
     """Return the blocks of a load, on its clock; where there are none, all of the recording that can be corrected."""
     first, last = extent
@@ -136,6 +141,11 @@ def _intervals(
     if len(inside) > _MAX_BLOCKS:
         report(f"note: the {len(inside)} blocks of the load are taken as one; --between FROM,TO takes a part of them")
         return [(inside[0][0], inside[-1][1])]
+    if not inside:
+        report(
+            f"note: no marked region and no block of a load lies inside {path}: this is the energy of all of it but "
+            f"{duration(lead_s)} at either end, which needs readings from beyond; --between FROM,TO takes a part"
+        )
     return inside or [(first + lead_s, last - lead_s)]
 
 

@@ -147,6 +147,15 @@ def test_without_blocks_the_whole_recording_is_taken_but_for_its_ends(
     assert found["joules"] == pytest.approx(true, rel=0.005)
 
 
+def test_that_the_ends_of_a_whole_recording_are_left_out_is_said(recorded: Path) -> None:
+    profile = parse_profile((recorded / "profile.json").read_text())
+    told: list[str] = []
+    (found,) = correct_recording(pmt.load(recorded / "log.csv"), profile, report=told.append)
+    (said,) = (text for text in told if "all of it but" in text)
+    assert f"{1e3 * found.start_s:.3g} ms at either end" in said
+    assert "--between FROM,TO takes a part" in said
+
+
 def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, RESPONSE, CAME)
     (recorded / "profile.json").write_text(profile.to_json())
