@@ -230,7 +230,8 @@ class _Conversion:
             start_s = self._beginning(block)
             self._header = self._header_of(meaning, start_s)
             facts = self._recording.facts or {}
-            self._thinner = Thinner(meaning.layout, self._interval_s) if self._interval_s is not None else None
+            if self._interval_s is not None:
+                self._thinner = Thinner(meaning.layout, self._interval_s, even=self._into.even)
             self._frames = Frames(meaning, self._header, start_s, thinned=downsampled(facts))
             self._powers = _Powers(self._header, self._into.name) if "energies" in self._into.lacks else None
             self._sink = self._into.open(self._draft, self._header, self._options)

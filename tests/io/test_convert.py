@@ -92,6 +92,22 @@ def test_thinning_loses_no_energy(tmp_path: Path) -> None:
     assert b["lost"].sum() == 3
 
 
+@pytest.mark.parametrize("kind", ["csv", "pmt", "ps3"])
+def test_marks_between_rows_of_intervals_cost_no_energy(tmp_path: Path, kind: str) -> None:
+    dense, path = tmp_path / "a.csv", tmp_path / f"b.{kind}"
+    marks = tuple((row, "m") for row in range(300, 2000, 150))
+    sink = open_sink(dense, HEADER)
+    k = np.arange(2000)
+    joules, nothing = np.stack([24.0 * k * 50e-6] * 2, axis=1), np.zeros((2000, 2), np.int64)
+    values = np.tile([2.0, 12.0, 40.0], (2000, 1))
+    sink.write(Frame(START_NS + k * STEP_NS, np.full((2000, 2), 24.0), joules, values, nothing[:, 0], nothing, marks))
+    sink.close(Ending(Anchor(START_NS + 1999 * STEP_NS, UNIX_NS + 1999 * STEP_NS), 2000, 0, 0, complete=True))
+    convert(dense, path, interval_s=10e-3)
+    table = load(path)
+    assert table["total_J"].iloc[-1] == pytest.approx(24.0 * 1999 * 50e-6, rel=1e-3)
+    assert table["lost"].sum() == 0
+
+
 @pytest.mark.parametrize(("kind", "package"), [("parquet", "pyarrow"), ("jls", "pyjls")])
 @pytest.mark.parametrize("columns", ["total", "total gpu"])
 def test_a_log_without_metadata_keeps_its_total_however_often_it_is_converted(
