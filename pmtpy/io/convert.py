@@ -163,7 +163,12 @@ def _placed(target: Path, *, overwrite: bool) -> Iterator[Path]:
         msg = f"cannot write {target}: {error.strerror}"
         raise SinkError(msg) from error
     try:
-        yield folder / target.name
+        try:
+            yield folder / target.name
+        except SinkError as error:
+            if type(error) is not SinkError:
+                raise
+            raise SinkError(str(error).replace(str(folder), str(target.parent))) from error  # where the user sees it
         beside.unlink(missing_ok=True)  # of the file that is replaced
         for made in sorted(folder.iterdir()):
             place = target.with_name(made.name)

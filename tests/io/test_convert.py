@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -374,3 +376,18 @@ def test_a_virtual_recording_that_does_not_name_its_device_stays_virtual(tmp_pat
     beside.write_text(json.dumps(facts))
     convert(source, tmp_path / "b.csv")
     assert load(tmp_path / "b.csv").attrs["virtual"] is True
+
+
+def test_a_file_that_finds_no_room_is_named_as_it_was_asked_for_and_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, place = recording(tmp_path / "a.csv"), tmp_path / "there"
+    place.mkdir()
+
+    def full(_fd: int, _chunk: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(SinkError, match=f"^cannot write to {place}/b.csv: No space left on device"):
+        convert(source, place / "b.csv")
+    assert list(place.iterdir()) == []
