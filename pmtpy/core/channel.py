@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 import itertools
 import math
-import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -241,7 +240,7 @@ class Identity:
         if not isinstance(notes, (list, tuple)) or not all(isinstance(n, str) for n in notes):
             wrong["notes"] = notes, "a row of texts"
         for name, (value, kind) in wrong.items():
-            msg = f"{name} of the device must be {kind}, not {reprlib.repr(value)}"
+            msg = f"{name} of the device must be {kind}, not {value!r}"
             raise ValueError(msg)
         return cls(**texts, virtual=virtual, notes=tuple(notes))  # type: ignore[arg-type]
 

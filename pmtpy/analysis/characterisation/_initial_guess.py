@@ -16,8 +16,9 @@ import numpy as np
 
 from pmtpy.analysis.characterisation._model_selection import SAME_WIDTH_SHARE
 from pmtpy.analysis.characterisation.forward import ends
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
+from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 
 MAX_WIDTH_PERIODS = 16.0  # periods: the widest window, and the slowest one-pole, that is looked for
@@ -33,7 +34,9 @@ _MINIMA_KEPT = {
     BOXCAR: 8,
     ONE_POLE: 4,
     BOTH: 4,
-}  # minima kept: a window has aliases under a regular load, a one-pole hardly
+    TWO_POLE: 4,
+    TRIANGULAR: 8,
+}  # minima kept: a window and a triangle have aliases under a regular load, a one-pole hardly
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,38 @@ class Grid:
 
     def slowed(self, tau_s: float) -> Floats:
         """Return the reference behind a one-pole at the lags, centred; shape (updates, lags)."""
+        return self._behind(self.power, tau_s)
+
+    def slowed_twice(self, slow: Floats, tau_s: float) -> Floats:
+        """Return what is ``slowed`` behind another one-pole of the same time constant."""
+        return self._behind(np.asarray((slow[:, :-1] + slow[:, 1:]) / 2.0, np.float64), tau_s)
+
+    def _behind(self, power: Floats, tau_s: float) -> Floats:
         q = float(np.exp(-self.step_s / tau_s))
         state = self.oldest(self.t - self.lags_s[-1], 0.0, tau_s)
         out = np.empty((len(self.t), len(self.lags_s)), order="F")
         out[:, -1] = state - np.mean(state)
         for j in range(len(self.lags_s) - 2, -1, -1):
-            out[:, j] = q * out[:, j + 1] + (1.0 - q) * self.power[:, j]
+            out[:, j] = q * out[:, j + 1] + (1.0 - q) * power[:, j]
         return out
+
+    def triangles(self) -> tuple[Floats, Floats]:
+        """Return the bases of triangles, shape (m,), and the losses over base and offset."""
+        energy = np.concatenate([np.cumsum(self.power[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.t), 1))], axis=1)
+        table = np.cumsum((energy[:, ::-1] * self.step_s), axis=1)[:, ::-1] * self.step_s
+        along, gram = table.T @ self.y, table.T @ table
+        halves = np.arange(1, (len(self.lags_s) - self.offsets) // 2)
+        losses = np.empty((len(halves), self.offsets))
+        first = slice(0, self.offsets)
+        for i, m in enumerate(halves):
+            middle, last = slice(m, m + self.offsets), slice(2 * m, 2 * m + self.offsets)
+            product = along[first] - 2.0 * along[middle] + along[last]
+            square = np.diag(gram)[first] + 4.0 * np.diag(gram)[middle] + np.diag(gram)[last]
+            square = square - 4.0 * np.diagonal(gram, m)[first] - 4.0 * np.diagonal(gram, m)[middle]
+            square = square + 2.0 * np.diagonal(gram, 2 * m)[first]
+            area = (m * self.step_s) ** 2
+            losses[i] = self.losses(np.asarray(product / area), np.asarray(square / area**2))
+        return np.asarray(2.0 * halves * self.step_s, np.float64), losses
 
     def windows(self, slow: Floats | None, tau_s: float) -> tuple[Floats, Floats]:
         """Return the windows, shape (m,), and the losses over window and offset behind a one-pole or none."""
@@ -116,11 +144,13 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
     """
     windows, plain = grid.windows(None, 0.0)
     taus = np.asarray(period_s * np.geomspace(0.04, MAX_WIDTH_PERIODS, _TAUS), np.float64)
-    poles, mixed = np.empty((_TAUS, grid.offsets)), []
+    poles, twice, mixed = np.empty((_TAUS, grid.offsets)), np.empty((_TAUS, grid.offsets)), []
     for i, tau in enumerate(taus.tolist()):
         slow = grid.slowed(tau)
         x = slow[:, : grid.offsets]
         poles[i] = grid.losses(x.T @ grid.y, np.sum(x * x, axis=0))
+        x = grid.slowed_twice(slow, tau)[:, : grid.offsets]
+        twice[i] = grid.losses(x.T @ grid.y, np.sum(x * x, axis=0))
         if i % 4 == 2:  # time constants 1.8 apart, half of what a fit finds its way over
             minima = _minima(grid, windows, grid.windows(slow, tau)[1])
             mixed.append(np.insert(minima, 3, tau, axis=1))
@@ -128,6 +158,8 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
         BOXCAR: np.insert(_minima(grid, windows, plain), 3, 0.0, axis=1),
         ONE_POLE: np.insert(_minima(grid, taus, poles), 2, 0.0, axis=1),
         BOTH: np.concatenate(mixed),
+        TWO_POLE: np.insert(_minima(grid, taus, twice), 2, 0.0, axis=1),
+        TRIANGULAR: np.insert(_minima(grid, *grid.triangles()), 3, 0.0, axis=1),
     }
     return {family: _deepest(rows, within_s, period_s, _MINIMA_KEPT[family]) for family, rows in found.items()}
 

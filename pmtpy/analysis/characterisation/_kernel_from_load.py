@@ -51,11 +51,12 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     used = inside if len(inside) >= MIN_UPDATES else updates
     rest = _at_rest(updates, load) if used is inside else None
     reference = PowerTrace.of_load(load)
-    fit = fit_kernel(used, reference, metered=False, rest_w=rest)
+    repeats = regular_period(load.on_s[(load.on_s >= start - _DROPPED_S) & (load.on_s <= end)])
+    repeats = repeats if used is inside else None
+    fit = fit_kernel(used, reference, metered=False, rest_w=rest, repeats_s=repeats)
     note = ""
-    period = regular_period(load.on_s[(load.on_s >= start - _DROPPED_S) & (load.on_s <= end)])
-    if period is not None and used is inside:
-        fit, note = _nearest(fit, period)
+    if repeats is not None:
+        note = f"the load repeats every {1e3 * repeats:.3g} ms, so of several offsets the one nearest to zero was taken"
     best = fit.best
     if fit.family != AMBIGUOUS and best.offset_s.high < -(poll_s + EARLY_S):
         msg = (
@@ -90,18 +91,3 @@ def _at_rest(updates: Updates, load: LoadIntervals) -> float | None:
     first = float(load.on_s[0])
     before = updates.between(first - OFF_S, first).watts
     return float(np.median(before)) if len(before) >= _MIN_REST_READINGS else None
-
-
-def _nearest(fit: KernelFit, period_s: float) -> tuple[KernelFit, str]:
-    """Take that offset of a regular load which is nearest to none: the others differ by whole periods, and fit alike.
-
-    Kernels of recorded cards end within milliseconds of their update.
-    """
-    best = fit.best
-    shift = -period_s * round(best.offset_s.value / period_s)
-    if not shift:
-        return fit, ""
-
-    best = replace(best, offset_s=best.offset_s.moved(shift), lag_s=best.lag_s.moved(shift))
-    note = f"the load repeats every {1e3 * period_s:.3g} ms, so of several offsets the one nearest to zero was taken"
-    return replace(fit, best=best), note

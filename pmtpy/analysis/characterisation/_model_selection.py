@@ -104,21 +104,22 @@ def _name(shape: Shape) -> str:
 
 
 def with_doubt(
-    fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]], least: float, period: float
+    fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]], period: float
 ) -> KernelFit:
     """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it.
 
-    ``fits``, and those of the profiles, ``valley``, are beside their misfits, minus twice the
-    log-likelihood, of which that of the best is ``least``.
+    ``fits``, and those of the profiles, ``valley``, are beside their misfits, minus twice the log-likelihood.
     """
-    best = fit.best
+    best, least = fit.best, min(misfit for _, misfit in fits)
+    # What the lag is of: the best, or a shape that is not named and comes nearest by far.
+    mine = fit.odds[0][0] if fit.spread_s is not None else best.family
     near = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION]
     reason = fit.reason or _doubt(best, near)
     near += [f for f, misfit in valley if misfit - least < OUT_OF_QUESTION]
     likely = [f for f, misfit in [*fits, *valley] if misfit - least < _AS_LIKELY]
     alike = [f for f in likely if f.family == best.family and _alike(f, best)]
     # The same kernel at another lag: under a regular load it differs by the load's period.
-    late = [f for f in near if f.family == best.family and abs(f.lag - best.lag_s.value) > period / 4.0]
+    late = [f for f in near if f.family == mine and abs(f.lag - best.lag_s.value) > period / 4.0]
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
         # Each of them is as uncertain as the best.
@@ -143,7 +144,10 @@ def with_doubt(
             window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
             tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
         )
-    return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason)
+    spread = fit.spread_s
+    if spread is not None:
+        spread = spanned(spread, [spread.value, *(f.spread for f in near if f.family == mine)])
+    return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason, spread_s=spread)
 
 
 def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]], late_s: float) -> KernelFit:
@@ -259,9 +263,22 @@ def pure_of(fit: Fit) -> str:
     return fit.family
 
 
+def nearest(fit: KernelFit) -> KernelFit:
+    """Return a fit of no family with the gain, intercept, lag and spread of what comes nearest by far, if that is none.
+
+    The widths stay those of the best family.
+    """
+    likeliest, share = fit.odds[0]
+    rival = next((shape for shape in fit.rivals if shape.family == likeliest), None)
+    if rival is None or share * (1.0 + NAMED) < NAMED:
+        return fit
+    best = replace(_late(fit.best, rival.lag_s), gain=rival.gain, intercept_w=rival.intercept_w)
+    return replace(fit, best=best, spread_s=rival.spread_s)
+
+
 def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
     """Return a fit that a kernel of free shape refutes, with the gain, intercept and lag of that one."""
-    best, moved = fit.best, free.lag_s.value - fit.best.lag_s.value
+    best = fit.best
     reason = (
         f"none of these kernels: one of free shape leaves {free.residual_w:.2g} W, the best {best.family} "
         f"{left_w:.2g} W; gain, intercept and lag are those of the free shape"
@@ -275,10 +292,14 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         return Estimate(other.value, other.value - half, other.value + half)
 
     best = replace(
-        best,
+        _late(best, at(best.lag_s, free.lag_s)),
         gain=at(best.gain, free.gain),
         intercept_w=at(best.intercept_w, free.intercept_w),
-        lag_s=at(best.lag_s, free.lag_s),
-        offset_s=best.offset_s.moved(moved).widened(moved),
     )
     return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free, spread_s=free.spread_s)
+
+
+def _late(shape: Shape, lag_s: Estimate) -> Shape:
+    """Return a shape with a lag from elsewhere: its offset moves with it."""
+    moved = lag_s.value - shape.lag_s.value
+    return replace(shape, lag_s=lag_s, offset_s=shape.offset_s.moved(moved).widened(moved))

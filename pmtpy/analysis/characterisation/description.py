@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import Noise, Spread, blocks, off_line
-from pmtpy.analysis.characterisation.forward import PARAMETERS, WANDER_SD, Fit, Problem, widths_of
-from pmtpy.analysis.characterisation.kernel import Shape
+from pmtpy.analysis.characterisation.forward import (
+    PARAMETERS,
+    WANDER_SD,
+    Fit,
+    Problem,
+    age_of,
+    spread_of,
+    variances,
+    widths_of,
+)
+from pmtpy.analysis.characterisation.kernel import RIVALS, Shape
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import Number
@@ -23,9 +33,8 @@ def describe(problem: Problem, fit: Fit) -> Shape:
     """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
     names, design = design_of(problem, fit)
     noise, spread = errors(problem, fit, design)
-    offset, window, tau, _, wander, rate = (
-        float(p) for p in _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
-    )
+    point = _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
+    offset, window, tau, second, wander, rate = (float(p) for p in point)
 
     def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
         mix = np.array([parts.get(name, 0.0) for name in names])
@@ -39,9 +48,9 @@ def describe(problem: Problem, fit: Fit) -> Shape:
     return Shape(
         fit.family,
         estimate(window / (1.0 + rate), {"window": 1.0}) if window > 0 else None,
-        estimate(tau / (1.0 + rate), {"tau": 1.0}) if tau > 0 else None,
+        estimate(tau / (1.0 + rate), {"tau": 1.0}) if tau > 0 and not second else None,
         estimate(offset, {"offset": 1.0}, problem.jitter),
-        estimate(window / 2 + tau + offset, {"offset": 1.0, "window": 0.5, "tau": 1.0}, problem.jitter),
+        estimate(offset + age_of(point), {"offset": 1.0, "window": 0.5, "tau": 1.0, "second": 1.0}, problem.jitter),
         estimate(rate, {"rate": 1.0}, problem.drift) if problem.metered else None,
         estimate(fit.gain, {"gain": 1.0}, math.hypot(rounding / deviation, float(gain_off))),
         estimate(fit.intercept, {"intercept": 1.0}, math.hypot(rounding, rounding * mean / deviation, intercept_off)),
@@ -49,7 +58,18 @@ def describe(problem: Problem, fit: Fit) -> Shape:
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
         wander=wander,
+        spread_s=_spread(fit.family, point, estimate) if fit.family in RIVALS else None,
     )
+
+
+def _spread(family: str, point: Floats, estimate: Callable[[float, dict[str, float]], Estimate]) -> Estimate:
+    """Return the standard deviation of the ages that a kernel of several widths shows, which is known better than they.
+
+    Its square is the sum of the variances, each the square of a width times a constant.
+    """
+    value, each = spread_of(family, point), variances(family, point)
+    widths = zip(PARAMETERS[1:4], each, point[1:4].tolist(), strict=True)
+    return estimate(value, {name: part / (width * value) for name, part, width in widths if width})
 
 
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
@@ -120,7 +140,7 @@ def _scatter(problem: Problem, fit: Fit) -> float:
 def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
     """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
     point = fit.point + np.array([shift.get(name, 0.0) for name in PARAMETERS])
-    if np.any(np.abs(point - fit.point)[1:3] > _MAX_MOVED_SHARE * fit.point[1:3]):
+    if np.any(np.abs(point - fit.point)[1:4] > _MAX_MOVED_SHARE * fit.point[1:4]):
         return fit.point
     x = problem.filtered(point, fit.family)
     left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]

@@ -126,7 +126,7 @@ class Problem:
         """Return what the kernel of a point makes of the reference, in its unit."""
         if family == TRIANGULAR and point[1] > METER_GRAIN * self.period:  # a narrower one is what a boxcar is
             return self.respond.triangle(self.at(point), float(point[1]))
-        window, tau, second, at = float(point[1]), float(point[2]), float(point[3]), self.at(point)
+        window, second, tau, at = float(point[1]), *sorted(point[2:4].tolist()), self.at(point)
         if second:
             second = second if abs(second / tau - 1.0) > _MIN_TAU_DIFFERENCE else (1.0 - _MIN_TAU_DIFFERENCE) * tau
             both = tau * self.respond(at, window, tau) - second * self.respond(at, window, second)

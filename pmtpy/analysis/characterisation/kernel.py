@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate
+from pmtpy.core.response import TRIANGULAR
 from pmtpy.errors import DeclinedError
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
-TWO_POLE = "two-pole"  # of any two time constants; as TRIANGULAR weighed, but never named
+TWO_POLE = "two-pole"  # of any two time constants
+RIVALS = TWO_POLE, TRIANGULAR  # weighed, but never named
 _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 
@@ -35,6 +37,8 @@ class Shape:
     r2: float  # share of the variance explained
     bounded: bool = False  # offset and lag are only bounded: no reading moves with them
     wander: float = 1.0  # share that is believed of the wander which the phase of the updates was found to have
+    # standard deviation of the ages that a reading shows, of a shape whose one width does not tell it
+    spread_s: Estimate | None = None
 
     def by_means(self, cell_s: float) -> Shape:
         """Return the shape with the doubt of a reference that is known as means over cells alone.
@@ -68,7 +72,9 @@ class KernelFit:
     free: FreeShape | None = None
     # standard deviation of the ages that a reading shows, by a kernel of free shape; where no family is in question
     spread_s: Estimate | None = None
-    nearest: Shape | None = None  # a triangle, of the width ``window_s``, where that may be the kernel
+    # shapes that are never named, where they may be the kernel: of a triangle ``window_s`` is the width, of two poles
+    # in a row nothing but the spread is told
+    rivals: tuple[Shape, ...] = ()
 
     @property
     def likely(self) -> tuple[Shape, ...]:
@@ -111,10 +117,13 @@ class KernelFit:
         none = Estimate(0.0, 0.0, 0.0)
 
         def of(shape: Shape, end: str) -> float:
+            if shape.spread_s is not None:
+                return max(float(getattr(shape.spread_s, end)), 0.0)
             window, tau = (max(getattr(e or none, end), 0.0) for e in (shape.window_s, shape.tau_s))
             return math.hypot(window / math.sqrt(12.0), tau)
 
-        low, high = min(of(s, "low") for s in self.likely), max(of(s, "high") for s in self.likely)
+        likely = (*self.likely, *self.rivals)
+        low, high = min(of(s, "low") for s in likely), max(of(s, "high") for s in likely)
         return Estimate(of(self.best, "value"), low, high)
 
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
@@ -127,8 +136,8 @@ class KernelFit:
         if window + 2.0 * tau < _MIN_FINENESS * cell_s and cell_s * _MIN_FINENESS > period_s:
             raise DeclinedError(_coarse(cell_s, "these readings"))
         shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
-        nearest = self.nearest and self.nearest.by_means(cell_s)
-        return replace(self, best=self.best.by_means(cell_s), shapes=shapes, nearest=nearest)
+        rivals = tuple(shape.by_means(cell_s) for shape in self.rivals)
+        return replace(self, best=self.best.by_means(cell_s), shapes=shapes, rivals=rivals)
 
 
 def refuse_coarse(cell_s: float, period_s: float) -> None:

@@ -23,6 +23,7 @@ from pmtpy.analysis.characterisation._model_selection import (
     MINOR,
     choose,
     impure,
+    nearest,
     profiled,
     pure_of,
     refuted,
@@ -34,6 +35,7 @@ from pmtpy.analysis.characterisation.kernel import (
     BOTH,
     BOXCAR,
     ONE_POLE,
+    RIVALS,
     TWO_POLE,
     KernelFit,
     Shape,
@@ -45,6 +47,8 @@ from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
+_NAMED = (BOXCAR, ONE_POLE, BOTH)
+_SECOND = 0.9  # of the first time constant: where two of them are looked for
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
@@ -73,6 +77,7 @@ def fit_kernel(
     pivot_s: float | None = None,
     rate_sd: float | None = None,
     rest_w: float | None = None,
+    repeats_s: float | None = None,
 ) -> KernelFit:
     """Fit the response kernel.
 
@@ -94,6 +99,10 @@ def fit_kernel(
         Standard deviation of the reference's rate, relative; None: 0.15 % for a meter, none for a load.
     rest_w : float, optional
         What was read at rest before the load, which is about what is read between its blocks.
+    repeats_s : float, optional
+        The period of a load that the readings only ever see repeating itself. Offsets that differ by it fit alike, and
+        of each kernel the one nearest to none is taken: those of recorded cards end within milliseconds of their
+        update.
 
     Raises DeclinedError: too few updates in the reference; constant power; a reference that does not explain the
     readings; a load whose period nearly equals the update period.
@@ -107,7 +116,7 @@ def fit_kernel(
     best, shown = None, np.ones(len(problem.y), np.bool_)
     while best is None or not np.all(shown):
         problem = problem.part(shown)
-        fits = _fits(problem, reference, lead_s, within_s)
+        fits = _fits(problem, reference, lead_s, within_s, repeats_s)
         best = min(fits, key=lambda f: f.loss)
         shown = problem.shown(best.point)
     r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
@@ -129,8 +138,9 @@ def fit_kernel(
         return noise.misfit(problem.t, f.residuals) + problem.unusual(f) ** 2
 
     asked = [(f, misfit(f)) for f in fits]
-    found = {f.family: (f, m) for f, m in sorted(asked, key=lambda row: -row[1])}  # the best of each family
-    fit, free = _chosen(problem, found, misfit, weights)
+    each = {f.family: (f, m) for f, m in sorted(asked, key=lambda row: -row[1])}  # the best of each family
+    found = {family: row for family, row in each.items() if family not in RIVALS}
+    fit, free = _chosen(problem, found, [each[family] for family in RIVALS], weights)
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, found[fit.best.family][0], weights):
         fit = impure(fit)
     valley: list[tuple[Fit, float]] = []
@@ -140,7 +150,9 @@ def fit_kernel(
             rows = _profile(problem, shape, top, weights, (name, misfit, low))
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
             valley += rows
-    fit = with_doubt(fit, asked, valley, min(m for _, m in asked), problem.period)
+    if not metered:
+        fit = nearest(fit)
+    fit = with_doubt(fit, asked, valley, problem.period)
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
@@ -157,35 +169,34 @@ def _telling(updates: Updates, reference: PowerTrace, *, metered: bool) -> tuple
 
 
 def _chosen(
-    problem: Problem, found: Mapping[str, tuple[Fit, float]], misfit: Callable[[Fit], float], weights: Floats
+    problem: Problem, found: Mapping[str, tuple[Fit, float]], rivals: list[tuple[Fit, float]], weights: Floats
 ) -> tuple[KernelFit, tuple[FreeShape, float] | None]:
     """Weigh the families, and a kernel of free shape with what the best of them leaves, if that refutes all of them."""
     best = [f for f, _ in found.values()]
     least = min(best, key=lambda f: f.loss)
     at = np.asarray(problem.at(least.point) + least.offset, np.float64)
     free = fit_free(at, problem.y, problem.reference, weights=weights, lag_s=least.lag, spread_s=least.spread)
-    starts = dict(_crossed(least.point))
-    rivals = [polish(problem, family, starts[family], weights) for family in (TWO_POLE, TRIANGULAR)]
     fit = choose(
         tuple(describe(problem, f) for f in best),
         {family: m for family, (_, m) in found.items()},
-        {f.family: pure_of(f) for f in [*best, *rivals]},
-        [(r, misfit(r)) for r in rivals],
+        {f.family: pure_of(f) for f in [*best, *(r for r, _ in rivals)]},
+        rivals,
         len(problem.y),
     )
-    if dict(fit.odds)[TRIANGULAR] * NAMED > 1.0:
-        fit = replace(fit, nearest=describe(problem, rivals[1]))
+    share = dict(fit.odds)
+    fit = replace(fit, rivals=tuple(describe(problem, r) for r, _ in rivals if share[r.family] * NAMED > 1.0))
     named = sum(share for family, share in fit.odds if family in found)
     if free is not None and named * (1.0 + NAMED) < 1.0:
         fit = replace(fit, spread_s=free.spread_s)
     left = []
-    for f in best:
+    for f in best if problem.metered else [*best, *(r for r, _ in rivals)]:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
         late = _UNCOMMON_SHARE * problem.jitter * design_of(problem, f)[1][:, 2]
         squares, parameters = float(weights @ (f.residuals**2 - late**2)), _COMMON_PARAMETERS + len(widths_of(f))
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
-        left.append(math.sqrt(squares / (len(problem.y) - parameters)))
+        if f.family not in RIVALS:
+            left.append(math.sqrt(squares / (len(problem.y) - parameters)))
     return fit, (free, min(left)) if free is not None else None
 
 
@@ -216,28 +227,31 @@ def regular_period(on_s: Floats) -> float | None:
 # --- search ---
 
 
-def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: float) -> list[Fit]:
+def _fits(
+    problem: Problem, reference: PowerTrace, lead_s: float, within_s: float, repeats_s: float | None
+) -> list[Fit]:
     """Return fits from every minimum worth following, those of a rough reference first; all updates count alike."""
     even = np.ones(len(problem.y))
     rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
     grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
-    fits = [
-        polish(rough, family, np.append(point, [0.0, 1.0, 0.0]), even, fixed="wander")
-        for family, points in seeds(grid, problem.period, within_s).items()
-        for point in points
-    ]
-    if not fits:
+    fits = []
+    for family, points in seeds(grid, problem.period, within_s).items():
+        for offset, window, tau in points:
+            start = np.array([offset, window, tau, _SECOND * tau if family == TWO_POLE else 0.0, 1.0, 0.0])
+            fits.append(polish(rough, family, start, even, fixed="wander"))
+    if not any(f.family not in RIVALS for f in fits):
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    for family in (BOXCAR, ONE_POLE, BOTH):
+    for family in _NAMED:
         # A minimum of one family is near one of another, unless the search missed it, or it lies beyond reach.
         if not (own := [f for f in fits if f.family == family]):
             continue
         crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
-        fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in (BOXCAR, ONE_POLE, BOTH) if f != family]
+        asked = {*_NAMED, *RIVALS} - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
+        fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in sorted(asked)]
     limit = _MAX_LOSS_RATIO * min(f.loss for f in fits)
     kept = []
-    for family in (BOXCAR, ONE_POLE, BOTH):
+    for family in (*_NAMED, *RIVALS):
         first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_MAX_FOLLOWED]
         kept += [first, *(f for f in rest if f.loss < limit)]
     repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
@@ -247,7 +261,8 @@ def _fits(problem: Problem, reference: PowerTrace, lead_s: float, within_s: floa
         alike = [polish(rough, BOXCAR, point, even, fixed="wander") for point in points]
         kept += [f for f in alike if f.loss < limit]
     distinct = _distinct(problem, kept)
-    return _distinct(problem, [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct])
+    fits = [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct]
+    return _distinct(problem, fits if repeats_s is None else [_nearest(problem, f, repeats_s) for f in fits])
 
 
 def _aliases(point: Floats, repeats_s: float, widest_s: float) -> list[Floats]:
@@ -263,6 +278,13 @@ def _aliases(point: Floats, repeats_s: float, widest_s: float) -> list[Floats]:
         wider = shown + repeats_s * np.arange(math.ceil((widest_s - shown) / repeats_s))
         found += [np.array([begin, w, *others]) for w in wider.tolist()]
     return found
+
+
+def _nearest(problem: Problem, fit: Fit, repeats_s: float) -> Fit:
+    """Return a fit at that offset which is nearest to none of those that differ by whole periods of the load."""
+    shift = -repeats_s * round(fit.offset / repeats_s)
+    moved = fit.point + shift * np.eye(len(fit.point))[0]
+    return polish(problem, fit.family, moved, np.ones(len(problem.y)), fixed="wander") if shift else fit
 
 
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:

@@ -155,7 +155,7 @@ def as_widths(fit: KernelFit | None) -> dict[str, Any]:
 
 def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
     """Return the families with the share of belief in each, the likeliest first."""
-    shapes = {shape.family: shape for shape in (*fit.shapes, fit.best, *([fit.nearest] if fit.nearest else []))}
+    shapes = {shape.family: shape for shape in (*fit.shapes, fit.best, *fit.rivals)}
     none = dict.fromkeys(("window_ms", "tau_ms", "offset_ms", "lag_ms", "gradient", "intercept_w"))
     return [
         {"family": name, "share": share} | (_shape(shapes[name], tie_s) if name in shapes else none)

@@ -81,10 +81,10 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
         assert fit.spread.contains(spread)
         widths = as_widths(fit)
         if family == TRIANGULAR:  # of which a profile is made
-            assert fit.nearest
-            assert fit.nearest.window_s
-            assert fit.nearest.window_s.value == pytest.approx(window, rel=0.02)
-            assert fit.nearest.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
+            (nearest,) = fit.rivals
+            assert nearest.window_s
+            assert nearest.window_s.value == pytest.approx(window, rel=0.02)
+            assert nearest.lag_s.contains(sensor.kernel.mean_age_s + sensor.delay_s)
         bounds = [widths[name] for name in ("window_ms", "tau_ms")]
         assert all(b and b["value"] is None and b["low"] == 0.0 and (b["high"] or 0.0) >= 1e3 * spread for b in bounds)
 
