@@ -89,6 +89,24 @@ def test_everything_that_matters_is_said() -> None:
     assert "limit" not in text
 
 
+def test_many_regions_are_one_artist_that_shades_each_of_them() -> None:
+    table = _table()
+    starts = np.arange(1, 901)
+    regions = [
+        {"label": "f", "start_ns": int(k * 10_000_000), "end_ns": int(k * 10_000_000 + 4_000_000)} for k in starts
+    ]
+    anchor = {"monotonic_ns": 0, "unix_ns": int(UNIX * 1e9)}
+    table.attrs["metadata"] = {"regions": regions, "anchors": {"start": anchor, "end": None}}
+    (ax,) = _figure({"run.csv": table}, overlay=False, channels=["total"]).axes
+    assert len(ax.get_children()) < 50
+    shades = [c for c in ax.collections if isinstance(c, PolyCollection) and c.get_zorder() == 0]
+    (shade,) = shades
+    extents = np.array([np.asarray(path.vertices)[[0, 2], 0] for path in shade.get_paths()])
+    lefts, rights = extents.min(axis=1), extents.max(axis=1)
+    assert np.isclose(lefts[1:, None], starts * 0.01).any(axis=0).all()
+    np.testing.assert_allclose(rights[1:] - lefts[1:], 0.004, atol=1e-6)
+
+
 def test_lines_differ_in_style_and_not_only_in_colour() -> None:
     figure = _figure({"run.csv": _table()}, overlay=False, channels=None)
     lines = figure.axes[0].lines[:3]
@@ -258,6 +276,6 @@ def test_an_uncertainty_that_can_be_seen_is_a_band_and_a_counter_is_steps() -> N
     axes = _figure({"run.csv": table}, overlay=False, channels=["rail0", "rail1"]).axes[0]
     assert axes.get_title(loc="right") == "pale band: 95 %, by gain and zero"
     assert [line.get_drawstyle() for line in axes.lines[:2]] == ["steps-pre", "default"]
-    (band,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
+    (band,) = [c for c in axes.collections if isinstance(c, PolyCollection) and c.get_zorder() > 0]
     highest = max(float(np.max(np.asarray(path.vertices)[:, 1])) for path in band.get_paths())
     assert highest == pytest.approx(1.1 * float(table["rail0_W"].max()))
