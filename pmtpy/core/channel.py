@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import itertools
 import math
+import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -240,7 +241,7 @@ class Identity:
         if not isinstance(notes, (list, tuple)) or not all(isinstance(n, str) for n in notes):
             wrong["notes"] = notes, "a row of texts"
         for name, (value, kind) in wrong.items():
-            msg = f"{name} of the device must be {kind}, not {value!r}"
+            msg = f"{name} of the device must be {kind}, not {reprlib.repr(value)}"
             raise ValueError(msg)
         return cls(**texts, virtual=virtual, notes=tuple(notes))  # type: ignore[arg-type]
 

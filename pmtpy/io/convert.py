@@ -163,7 +163,12 @@ def _placed(target: Path, *, overwrite: bool) -> Iterator[Path]:
         msg = f"cannot write {target}: {error.strerror}"
         raise SinkError(msg) from error
     try:
-        yield folder / target.name
+        try:
+            yield folder / target.name
+        except SinkError as error:
+            if type(error) is not SinkError:
+                raise
+            raise SinkError(str(error).replace(str(folder), str(target.parent))) from error  # where the user sees it
         beside.unlink(missing_ok=True)  # of the file that is replaced
         for made in sorted(folder.iterdir()):
             place = target.with_name(made.name)
@@ -230,7 +235,8 @@ class _Conversion:
             start_s = self._beginning(block)
             self._header = self._header_of(meaning, start_s)
             facts = self._recording.facts or {}
-            self._thinner = Thinner(meaning.layout, self._interval_s) if self._interval_s is not None else None
+            if self._interval_s is not None:
+                self._thinner = Thinner(meaning.layout, self._interval_s, even=self._into.even)
             self._frames = Frames(meaning, self._header, start_s, thinned=downsampled(facts))
             self._powers = _Powers(self._header, self._into.name) if "energies" in self._into.lacks else None
             self._sink = self._into.open(self._draft, self._header, self._options)

@@ -228,7 +228,7 @@ class Sensor:
         """
         from pmtpy._version import __version__
         from pmtpy.io.origin import launch_of, this_machine
-        from pmtpy.io.write import Header, Thinner, Writer, open_sink  # only a dump pays for them
+        from pmtpy.io.write import Header, Writer, open_sink, thinner_for  # only a dump pays for them
 
         made = self._acquisition
         made.check()
@@ -258,7 +258,9 @@ class Sensor:
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
             made.step_quietly()  # what came before that belongs to no dump
-            thinner = Thinner(made.layout, interval_s) if interval_s is not None and traits.streaming else None
+            thinner = None
+            if interval_s is not None and traits.streaming:
+                thinner = thinner_for(path, format, made.layout, interval_s)
             self._dump, self._dumped_since_ns = Writer(sink, thinner=thinner), header.anchor.monotonic_ns
             self._life.keep(needed=True)
             made.start_feed(self._dump.put, interval_s)

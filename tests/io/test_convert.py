@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -90,6 +92,22 @@ def test_thinning_loses_no_energy(tmp_path: Path) -> None:
     assert len(b) < 60
     assert b["total_J"].iloc[-1] == pytest.approx(a["total_J"].iloc[-1], abs=1e-6)
     assert b["lost"].sum() == 3
+
+
+@pytest.mark.parametrize("kind", ["csv", "pmt", "ps3"])
+def test_marks_between_rows_of_intervals_cost_no_energy(tmp_path: Path, kind: str) -> None:
+    dense, path = tmp_path / "a.csv", tmp_path / f"b.{kind}"
+    marks = tuple((row, "m") for row in range(300, 2000, 150))
+    sink = open_sink(dense, HEADER)
+    k = np.arange(2000)
+    joules, nothing = np.stack([24.0 * k * 50e-6] * 2, axis=1), np.zeros((2000, 2), np.int64)
+    values = np.tile([2.0, 12.0, 40.0], (2000, 1))
+    sink.write(Frame(START_NS + k * STEP_NS, np.full((2000, 2), 24.0), joules, values, nothing[:, 0], nothing, marks))
+    sink.close(Ending(Anchor(START_NS + 1999 * STEP_NS, UNIX_NS + 1999 * STEP_NS), 2000, 0, 0, complete=True))
+    convert(dense, path, interval_s=10e-3)
+    table = load(path)
+    assert table["total_J"].iloc[-1] == pytest.approx(24.0 * 1999 * 50e-6, rel=1e-3)
+    assert table["lost"].sum() == 0
 
 
 @pytest.mark.parametrize(("kind", "package"), [("parquet", "pyarrow"), ("jls", "pyjls")])
@@ -358,3 +376,18 @@ def test_a_virtual_recording_that_does_not_name_its_device_stays_virtual(tmp_pat
     beside.write_text(json.dumps(facts))
     convert(source, tmp_path / "b.csv")
     assert load(tmp_path / "b.csv").attrs["virtual"] is True
+
+
+def test_a_file_that_finds_no_room_is_named_as_it_was_asked_for_and_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, place = recording(tmp_path / "a.csv"), tmp_path / "there"
+    place.mkdir()
+
+    def full(_fd: int, _chunk: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(SinkError, match=f"^cannot write to {place}/b.csv: No space left on device"):
+        convert(source, place / "b.csv")
+    assert list(place.iterdir()) == []

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import re
+import reprlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -236,7 +237,7 @@ def parse_profile(text: str, where: str = "calibration") -> Profile:
         msg = f'{where}: not a calibration profile ("format" must be "{_FORMAT}")'
         raise CalibrationError(msg)
     if document.get("version") != 1:
-        msg = f"{where}: a profile of version {document.get('version')!r}; this program reads version 1"
+        msg = f"{where}: a profile of version {reprlib.repr(document.get('version'))}; this program reads version 1"
         raise CalibrationError(msg)
     try:
         return _from_document(document)
@@ -319,7 +320,7 @@ def _text(holder: dict[str, object], key: str) -> str:
 
 def _real(value: object, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _MAX_NUMBER:
-        msg = f"{key} must be a number that a measurement can give, not {value!r}"
+        msg = f"{key} must be a number that a measurement can give, not {reprlib.repr(value)}"
         raise CalibrationError(msg)
     return float(value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def wrong_in(facts: dict[str, Any]) -> str:
         return "its channels are not a row of objects with names"
     for key in ("virtual", "complete"):
         if not isinstance(facts.get(key), (bool, type(None))):
-            return f"{key} must be true or false, not {facts[key]!r}"
+            return f"{key} must be true or false, not {reprlib.repr(facts[key])}"
     return "" if facts.get("identity") is None else _wrong_in_identity(facts["identity"], facts)
 
 
@@ -88,7 +89,7 @@ def _wrong_in_identity(identity: object, facts: dict[str, Any]) -> str:
         return "the identity of the device is not an object"
     virtual = facts.get("virtual")
     if "virtual" in facts and identity.get("virtual", virtual) is not virtual:
-        return f"virtual is {virtual!r} of the recording and {identity['virtual']!r} of its device"
+        return f"virtual is {virtual!r} of the recording and {reprlib.repr(identity['virtual'])} of its device"
     try:
         Identity.read(identity | {"virtual": virtual is True})
     except ValueError as error:
@@ -108,7 +109,7 @@ def said(facts: dict[str, Any] | None) -> list[str]:
     told += corrected_notes(known)
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
     told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
-    if known.get("complete") is False and "rows" not in known:
+    if known.get("complete") is False and known.get("rows") is None:
         told.append("it was not ended, or is still being written: its metadata do not say what is missing")
     if isinstance(error, str) and error:
         told.append(f"when it ended: {error}")

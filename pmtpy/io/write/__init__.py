@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from pmtpy.core.rows import Layout
 from pmtpy.errors import TargetError
 from pmtpy.io.write._csv import CsvSink
 from pmtpy.io.write._dataset import DataSetPlace, DataSetSink
@@ -37,6 +38,7 @@ class FileFormat:
     live: bool = True  # whether a dump can be written in it while it is measured; else recordings are converted to it
     merges: bool = False  # whether it can be merged into a file of the user's
     folder: bool = False  # whether it is a folder
+    even: bool = False  # whether its readers take rows for equally far apart
 
     def open(self, target: Target, header: Header, how: Options) -> Sink:
         """Open a target for a header. Where that fails, no new file stays."""
@@ -70,6 +72,7 @@ FILE_FORMATS = (
         (".ps3", ".powersensor3"),
         PowerSensor3Sink,
         "energies, losses, other channels, more than one letter of a marker",
+        even=True,
     ),
     FileFormat(
         "perfetto",
@@ -108,6 +111,7 @@ __all__ = [
     "Thinner",
     "Writer",
     "open_sink",
+    "thinner_for",
 ]
 
 
@@ -142,10 +146,19 @@ def open_sink(
     """
     if isinstance(target, DataSetPlace):
         return DataSetSink(target, header)
+    return _chosen(target, format).open(target, header, Options(overwrite, absolute, columns))
+
+
+def thinner_for(target: Target, format: str | None, layout: Layout, interval_s: float) -> Thinner:  # noqa: A002
+    """Return what makes rows of intervals for a target, which is chosen as :func:`open_sink` does."""
+    return Thinner(layout, interval_s, even=not isinstance(target, DataSetPlace) and _chosen(target, format).even)
+
+
+def _chosen(target: Target, format: str | None) -> FileFormat:  # noqa: A002
     suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
     chosen = format if format is not None else SUFFIXES.get(suffix, "csv")
     into = next((f for f in FILE_FORMATS if f.live and f.name == chosen), None)
     if into is None:
         msg = f"no file format is called {chosen!r}; there are: {', '.join(FORMATS)}"
         raise TargetError(msg)
-    return into.open(target, header, Options(overwrite, absolute, columns))
+    return into

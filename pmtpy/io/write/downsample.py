@@ -5,7 +5,8 @@ since the row before (energy over covered time; where its last rows have no ener
 has one; of a total the sum over its parts), other values the mean over the interval's rows, losses their sum.
 
 A row with a mark, and the one before it, end an interval too: the mark was set between the two, and on one row for
-the whole interval it would stand too late by up to that.
+the whole interval it would stand too late by up to that. For a file whose rows have to be equally far apart, marks
+move to the row of their interval.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ class Thinner:
     interval_s : float
         Length of an interval; intervals are counted from the first row. Where rows are further apart than this, each
         is kept.
+    even : bool
+        Whether only intervals make rows, and not marks.
     """
 
-    def __init__(self, layout: Layout, interval_s: float) -> None:
+    def __init__(self, layout: Layout, interval_s: float, *, even: bool = False) -> None:
         if not interval_s > 0:
             msg = f"an interval must be longer than 0 s, not {interval_s} s"
             raise ValueError(msg)
-        self._layout = layout
+        self._layout, self._even = layout, even
         self._interval_ns = max(1, round(interval_s * _NS_PER_S))
         self._kept: Frame | None = None  # the last row given out
         self._open: Frame | None = None  # rows of the interval that has not ended
@@ -53,9 +56,10 @@ class Thinner:
         rows = Frame.joined([self._open, frame]) if self._open is not None else frame
         # Row i belongs to the interval (k, k + 1] that its time falls into.
         interval = (rows.t_ns - self._origin_ns - 1) // self._interval_ns
-        marked = np.array([row for row, _ in rows.marks], np.int64)
-        ends = np.union1d(np.flatnonzero(np.diff(interval)) + 1, np.concatenate([marked, marked + 1]))
-        ends = ends[ends > 0]
+        ends = np.flatnonzero(np.diff(interval)) + 1
+        if rows.marks and not self._even:
+            marked = np.array([row for row, _ in rows.marks])
+            ends = np.union1d(ends, np.concatenate([marked[marked > 0], marked + 1]))
         done = int(ends[-1]) if len(ends) else 0
         self._open = rows.part(done, len(rows))
         thinned = self._thin(rows.part(0, done), ends)

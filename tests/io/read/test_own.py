@@ -221,6 +221,19 @@ def test_a_broken_sidecar_is_told_and_the_rows_are_read(tmp_path: Path) -> None:
     assert "cannot be read" in table.attrs["notes"][0]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.pmt", "a.ps3"])
+def test_a_dump_that_was_not_ended_says_so(tmp_path: Path, name: str) -> None:
+    path = _write(tmp_path / name)
+    beside = tmp_path / f"{name}.json"
+    facts = json.loads(beside.read_text())
+    # As written at the start, of a writer that was killed or found no room for the end.
+    unknown = dict.fromkeys(("rows", "lost", "dropped", "time_u_s", "uncovered_s"))
+    beside.write_text(json.dumps(facts | unknown | {"complete": False}))
+    table = load(path)
+    assert table.attrs["complete"] is False
+    assert sum("was not ended, or is still being written" in note for note in table.attrs["notes"]) == 1
+
+
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.csv")
     (tmp_path / "a.csv.json").write_text('{"format": 99}')

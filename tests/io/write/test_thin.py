@@ -103,6 +103,13 @@ def test_a_mark_keeps_its_instant_and_the_row_before_it() -> None:
     assert thinned.marks == ((0, "0"), (1, "1"), (4, "6"))
 
 
+def test_a_mark_moves_to_the_row_of_its_interval_where_rows_are_even() -> None:
+    thinner = Thinner(_LAYOUT, 0.004, even=True)
+    thinned = thinner.feed(_rows([1] * 9, [0, 1, 4, 5]))
+    assert (thinned.t_ns / 1e6).tolist() == [1, 5]
+    assert thinned.marks == ((0, "0"), (1, "1"), (1, "4"))
+
+
 def test_an_interval_of_no_length_is_refused() -> None:
     with pytest.raises(ValueError, match="interval"):
         Thinner(_LAYOUT, 0.0)
