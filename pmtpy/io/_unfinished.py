@@ -38,10 +38,9 @@ def record(content: bytes) -> bytes:
 
 def records(path: Path) -> list[bytes]:
     """Return the contents of the whole records of a file, in order; none where there is no file."""
-    try:
-        rest = memoryview(path.read_bytes())
-    except FileNotFoundError:
+    if not path.is_file():
         return []
+    rest = memoryview(path.read_bytes())
     found = []
     while len(rest) >= _HEAD.size:
         length, checksum = _HEAD.unpack_from(rest)

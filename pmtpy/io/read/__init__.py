@@ -18,7 +18,7 @@ from pmtpy.core import arguments
 from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi, device_trace
 from pmtpy.io.read._parts import Part
-from pmtpy.io.read._recording import Recording
+from pmtpy.io.read._recording import Recording, check_opens
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +113,7 @@ def load(
     with extra("pandas", "reading files"):
         import pandas  # noqa: F401, ICN001  (only to see that it is there)
     place, part = Path(arguments.path(path, "a recording")), Part.of(start, stop, max_rows)
-    place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
+    check_opens(place)
     try:
         recording = Recording(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s, ticks_per_ms=ticks_per_ms)
         table = _reader_of(recording).read(recording, part)

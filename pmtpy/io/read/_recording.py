@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,6 +165,19 @@ class Recording:
     def error(self, why: str) -> FileFormatError:
         """Make an error about the file as a whole."""
         return FileFormatError(f"{self.path}: {why}")
+
+
+def check_opens(path: Path) -> None:
+    """Raise what keeps a recording from being opened: that is a matter of the path, what follows one of the content.
+
+    Raises OSError: it cannot be opened.
+    Raises FileFormatError: it is a pipe or a device, of which nothing can be read twice, and an end may never come.
+    """
+    kind = path.stat().st_mode
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+        msg = f"{path} is no ordinary file, and a recording is read more than once: write it into a file first"
+        raise FileFormatError(msg)
+    path.open("rb").close()
 
 
 def _looks_cut(last: bytes, before: bytes) -> bool:

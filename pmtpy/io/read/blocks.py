@@ -19,7 +19,7 @@ from pmtpy.io.read import _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read._parts import WHOLE, Part
-from pmtpy.io.read._recording import Recording
+from pmtpy.io.read._recording import Recording, check_opens
 from pmtpy.io.read._sidecar import said
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def open_blocks(
 ) -> Iterator[OpenRecording]:
     """Open a recording of any format that :func:`pmtpy.load` reads. Arguments and errors as there."""
     place, part = Path(path), Part.of(start, stop, None)
-    place.open("rb").close()  # that it can be opened is a matter of the path, what follows one of the content
+    check_opens(place)
     recording = Recording(place, skip_broken=skip_broken)
     if _parquet.recognises(recording):
         with _parquet.opened(recording) as file:

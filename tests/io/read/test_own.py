@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -232,6 +233,21 @@ def test_a_dump_that_was_not_ended_says_so(tmp_path: Path, name: str) -> None:
     table = load(path)
     assert table.attrs["complete"] is False
     assert sum("was not ended, or is still being written" in note for note in table.attrs["notes"]) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_what_cannot_be_read_twice_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zero.csv").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "zero.csv"):
+        with pytest.raises(FileFormatError, match=f"{name} is no ordinary file.*write it into a file first"):
+            load(tmp_path / name)
+        with pytest.raises(FileFormatError, match="no ordinary file"):
+            convert(tmp_path / name, tmp_path / "made.csv")
+    path = _write(tmp_path / "a.csv")
+    (tmp_path / "a.csv.json").unlink()
+    os.mkfifo(tmp_path / "a.csv.json")
+    assert "a.csv.json is no ordinary file" in load(path).attrs["notes"][0]
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
