@@ -27,7 +27,7 @@ from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
-from pmtpy.io.write.base import Judge
+from pmtpy.io.write.base import MOST_ENDS, Judge
 from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.file import already_there
 
@@ -200,7 +200,7 @@ class _Conversion:
         self._header: Header | None = None
         self._frames: Frames | None = None
         self._sink: Sink | None = None
-        self._rows = self._lost = self._last_ns = 0
+        self._rows = self._lost = self._marks = self._last_ns = 0
         self._powers: _Powers | None = None
 
     def run(self, tell: Callable[[float], None]) -> Converted:
@@ -226,7 +226,12 @@ class _Conversion:
             if self._sink is not None and self._header is not None:  # nothing of it will stay; it only has to be closed
                 with contextlib.suppress(Exception):
                     self._sink.close(self._ending(self._header, "not whole"))
-        lacks = (f"a {self._into.name} file has no place for {self._into.lacks}",) if self._into.lacks else ()
+        lacks: tuple[str, ...] = (
+            (f"a {self._into.name} file has no place for {self._into.lacks}",) if self._into.lacks else ()
+        )
+        ends = 2 * len(self._header.regions) + self._marks
+        if self._header.judge is not None and not self._into.live and ends > MOST_ENDS:
+            lacks += (f"only regions among the first {MOST_ENDS} of {ends} begins, ends and marks have an uncertainty",)
         left = tuple(f"column {n} is left out: its unit is not known" for n in meaning.left_out)
         return Converted(self._rows, self._lost, (*recording.notes, *left, *lacks))
 
@@ -243,6 +248,7 @@ class _Conversion:
         frame = self._frames.frame(block.columns, block.labels)
         self._last_ns = int(frame.t_ns[-1])
         self._lost += int(frame.lost.sum())
+        self._marks += len(frame.marks)
         self._pass_on(self._thinner.feed(frame) if self._thinner is not None else frame)
 
     def _ending(self, header: Header, why: str) -> Ending:

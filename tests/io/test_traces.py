@@ -200,6 +200,21 @@ def _facts(recording: Path, name: str, *more: str) -> dict[str, float]:
     return facts
 
 
+def test_that_the_regions_are_too_many_for_an_uncertainty_of_each_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, said in ((1990, False), (2010, True)):
+        regions = {
+            f"r{k} {edge}": 0.001 * (2 * k + at) for k in range(number) for edge, at in (("start", 1), ("end", 2))
+        }
+        many = _constant(tmp_path / f"{number}.parquet", S // 1000, 2 * number + 10, regions)
+        assert main(["convert", str(many), str(tmp_path / f"{number}.json")]) == 0
+        assert ("the first 4000 of 4020 begins, ends and marks have an uncertainty" in capsys.readouterr().err) is said
+        events = json.loads((tmp_path / f"{number}.json").read_text())["traceEvents"]
+        sure = sum("total uncertainty_joules" in e["args"] for e in events if e["ph"] == "X")
+        assert sure == min(number, 2000)
+
+
 def test_fewer_rows_leave_marks_where_they_were_set(tmp_path: Path) -> None:
     """On rows of 0.1 s the marks would be 0.2 s apart, and the work between them 12 J."""
     dense = _constant(tmp_path / "dense.parquet", S // 1000, 2000, {"work start": 0.395, "work end": 0.51})

@@ -17,11 +17,10 @@ from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import columns
-from pmtpy.io.write.base import UNKNOWN_VIRTUAL, Header, Judged, RecordedRegion
+from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Header, Judged, RecordedRegion
 
 _NS = 1e9
 _CONTEXT_ROWS = 100  # rows on either side of the end of a region that tell how the power moves there
-_MOST_ENDS = 4_000  # of which these are kept: of a hundred rows of ten channels each, 120 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +252,7 @@ class _Near:
         rows = new if self._before is None else _joined([self._before, new])
         first, last = int(rows[0][0]), int(rows[0][-1])
         for t in instants:
-            if first <= t <= last and t not in self._kept and len(self._kept) < _MOST_ENDS:
+            if first <= t <= last and t not in self._kept and len(self._kept) < MOST_ENDS:
                 at = int(np.searchsorted(rows[0], t))
                 self._kept[t] = [_part(rows, max(0, at - _CONTEXT_ROWS), at + _CONTEXT_ROWS)]
                 if at + _CONTEXT_ROWS > len(rows[0]):

@@ -22,6 +22,9 @@ from pmtpy.io.origin import Launch, Machine, is_shared
 _FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
 
+MOST_ENDS = 4_000
+"""Ends of regions whose energies are judged by the rows around them: of a hundred rows of ten channels each, 120 MB."""
+
 UNKNOWN_VIRTUAL = "it is not known whether it is virtual (whether its energy was emulated)"
 
 
