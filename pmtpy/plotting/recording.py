@@ -183,17 +183,28 @@ def _panel(
 
 
 def _line(label: str, shown: Overview, by: float, said: Mapping[str, Mapping[str, Any]]) -> _Line:
-    """Return a curve, and what the file says of its channel; a total is what its channels are, if they are alike."""
+    """Return a curve, and what the file says of its channel; of a total what its parts make, by their mean powers."""
     parts = [c for c in said.values() if c.get("in_total")] if label == TOTAL else [said.get(label, {})]
     curve = shown.slices.curve(shown.columns.index(f"{label}_W"), _SLICES)
     curve = Envelope(curve.t + by, curve.low, curve.mean, curve.high)
     means = are_means(label, shown.facts.get("metadata") or {})
-    gain_u, offset_u = (
-        math.hypot(*(float(c.get(key) or 0.0) for c in parts)) if key == "offset_u" or len(parts) == 1
-        else max((float(c.get(key) or 0.0) for c in parts), default=0.0)
-        for key in ("gain_u", "offset_u")
-    )  # fmt: skip
+    gains = [float(c.get("gain_u") or 0.0) for c in parts]
+    offset_u = math.hypot(*(float(c.get("offset_u") or 0.0) for c in parts))
+    gain_u = max(gains, default=0.0)
+    if len(parts) > 1:
+        powers = [_mean_power(shown, str(c.get("name"))) for c in parts]
+        if math.isfinite(sum(powers)) and sum(powers) != 0.0:  # gains of channels are independent, as in energies
+            gain_u = math.hypot(*(g * p for g, p in zip(gains, powers, strict=True))) / abs(sum(powers))
     return _Line(label, curve, shown.rows <= _SLICES, means, gain_u, offset_u)
+
+
+def _mean_power(shown: Overview, label: str) -> float:
+    """Return the mean power of a channel, W; NaN where none is known."""
+    if (column := f"{label}_W") not in shown.columns:
+        return math.nan
+    means = shown.slices.curve(shown.columns.index(column), _SLICES).mean
+    known = means[np.isfinite(means)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def _eased(line: _Line) -> _Line:
