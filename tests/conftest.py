@@ -131,7 +131,7 @@ SLOW = {
         "test_periods_of_recorded_cards",
         "test_polls_that_pause_longer_than_the_period_are_declined",
     },
-    "analysis/comparison/test_align.py": {
+    "analysis/characterisation/test_align.py": {
         "test_stated_intervals_cover_the_truth",
     },
     "analysis/comparison/test_compare.py": {

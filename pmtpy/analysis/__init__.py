@@ -22,9 +22,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pmtpy.analysis.characterisation.align import Alignment
     from pmtpy.analysis.characterisation.characterise import characterise
     from pmtpy.analysis.characterisation.results import Characterisation, Series
-    from pmtpy.analysis.comparison.align import Alignment
     from pmtpy.analysis.comparison.compare import compare
     from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
     from pmtpy.analysis.energy.estimate import region_energy
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Alignment": "comparison.align",
+    "Alignment": "characterisation.align",
     "Characterisation": "characterisation.results",
     "Compared": "comparison.results",
     "Comparison": "comparison.results",

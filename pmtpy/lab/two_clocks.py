@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.comparison.align import MAX_UNEXPLAINED, Alignment, align
+from pmtpy.analysis.characterisation.align import MAX_UNEXPLAINED, Alignment, align
 from pmtpy.analysis.signal.correlogram import correlogram
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace

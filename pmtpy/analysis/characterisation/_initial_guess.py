@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._forward import ends
 from pmtpy.analysis.characterisation._model_selection import SAME_WIDTH_SHARE
-from pmtpy.analysis.characterisation.forward import ends
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import TRIANGULAR

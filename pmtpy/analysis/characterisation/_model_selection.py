@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pmtpy.analysis.characterisation._forward import Fit, variances
 from pmtpy.analysis.characterisation._free_shape import FreeShape
-from pmtpy.analysis.characterisation.forward import Fit, variances
 from pmtpy.analysis.characterisation.kernel import (
     AMBIGUOUS,
     BOTH,

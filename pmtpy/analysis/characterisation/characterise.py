@@ -21,8 +21,9 @@ from pmtpy.analysis.characterisation._step_response import (
     long_block,
     long_blocks,
 )
-from pmtpy.analysis.characterisation.gain import Transfer, line_of, points_of
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
+from pmtpy.analysis.characterisation.align import align
+from pmtpy.analysis.characterisation.gain import Transfer, line_of, of_means, points_of
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, CoarseReferenceError, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
@@ -50,6 +51,7 @@ class _Findings:
     declined: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     bound_s: float | None = None
+    coarse: bool = False  # whether the meter is too coarse to show a kernel
 
     def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
         """Return what the estimator finds; if it declines, keep the reason."""
@@ -59,6 +61,7 @@ class _Findings:
             self.declined.setdefault(name, str(error))
             if isinstance(error, FasterThanPollsError):
                 self.bound_s = error.bound_s
+            self.coarse |= isinstance(error, CoarseReferenceError)
             return None
 
 
@@ -121,7 +124,8 @@ def characterise(
     step = found.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(found, fit, clock, hosted=hosted)
-    transfer = _transfer(found, updates, curve, fit, clock)
+    transfer = _coarse_transfer(found, readings, meter, one_clock=one_clock and load is None)
+    transfer = transfer or _transfer(found, updates, curve, fit, clock)
     # Stamps say where a block lies on a meter's clock, and on that of the readings, where they are tied to it.
     energy = _energies(found, readings, curve, load if clock is not None else None, (lattice, fit, transfer))
     if curve is None and (step is not None or fit is not None):
@@ -314,7 +318,7 @@ def _transfer(
         reason = found.declined.get("meter", "")
         why = f"needs a meter{reason and f': {reason}'}"
         if meter is not None:
-            why = f"needs the kernel: {found.declined.get('kernel', '')}"
+            why = found.declined.get("gradient", f"needs the kernel: {found.declined.get('kernel', '')}")
         found.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
     transfer = found.attempt("gradient", lambda: line_of(points_of(updates, meter, fit, _pivot(updates, clock))))
@@ -322,6 +326,26 @@ def _transfer(
         found.declined["intercept_w"] = found.declined["gradient"]
     elif transfer.note:
         found.notes.append(f"gradient: {transfer.note}")
+    return transfer
+
+
+def _coarse_transfer(
+    found: _Findings, readings: PolledChannel, meter: Series | None, *, one_clock: bool
+) -> Transfer | None:
+    """Return gain and offset beside a meter that is too coarse for the kernel: the readings, smoothed, look like it.
+
+    None beside another meter, or where it declines. The meter is taken as it was recorded: it is too coarse to have
+    been laid over a load.
+    """
+    if meter is None or not found.coarse:
+        return None
+    updates = readings.updates
+    shown = PowerTrace.from_samples(updates.t_s, updates.watts).read_at(readings.t_s, updates.period_s)
+    transfer = found.attempt(
+        "gradient", lambda: line_of(of_means(align(shown, meter.curve(), one_clock=one_clock).points))
+    )
+    if transfer is not None:
+        found.notes.append("gradient: the kernel is not known; by means over several readings of the coarse meter")
     return transfer
 
 

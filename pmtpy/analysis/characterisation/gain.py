@@ -10,11 +10,11 @@ time reaches into the gain. Pure; powers are watts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.forward import METER_GRAIN, point_of, problem_of
+from pmtpy.analysis.characterisation._forward import METER_GRAIN, point_of, problem_of
 from pmtpy.analysis.characterisation.kernel import KernelFit
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, rounding_error, written
 from pmtpy.analysis.signal.trace import PowerTrace
@@ -23,6 +23,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
+_MEANS = 4  # short means in a long one
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 _BEND_SHARE = 0.001  # of the range: a smaller bend does not matter; at the range's ends it is several times this
 
@@ -53,6 +54,30 @@ class Points:
     shown_w: Floats
     line: tuple[Estimate, Estimate]  # gain and offset of what was shown, by the fit that laid the two on each other
     doubt_w: float = 0.0  # standard uncertainty of all readings by what else the kernel may be
+
+
+def of_means(points: Points) -> Points:
+    """Return points with the line of longer means, which hang less on how either side smooths.
+
+    Two curves that smooth otherwise differ on each flank, which bends a line through short means one way or the other,
+    and errors of either side one way each: so it lies between the two regressions, and what these differ by, and by
+    how much the line of the short means is another, is in its intervals.
+
+    Raises DeclinedError: too few points.
+    """
+    whole = len(points.t_s) // _MEANS * _MEANS
+    x, y = (np.mean(w[:whole].reshape(-1, _MEANS), axis=1) for w in (points.reference_w, points.shown_w))
+    if len(x) < MIN_UPDATES:
+        msg = f"{len(points.t_s)} means are too few for a gradient ({_MEANS * MIN_UPDATES} are needed): record longer"
+        raise DeclinedError(msg)
+    each = np.polyfit(x, y, 1)[0], 1.0 / max(np.polyfit(y, x, 1)[0], 1e-300)
+    gain, (short, offset) = math.sqrt(max(each[0], 1e-300) * each[1]), points.line
+    doubt = math.hypot(each[1] - each[0], gain - short.value)
+    level = float(np.mean(x))
+    found = Estimate(gain, gain, gain).widened(math.hypot(short.half_width, doubt))
+    intercept = float(np.mean(y)) - gain * level
+    found_w = Estimate(intercept, intercept, intercept).widened(math.hypot(offset.half_width, doubt * level))
+    return replace(points, line=(found, found_w))
 
 
 def line_of(points: Points) -> Transfer:

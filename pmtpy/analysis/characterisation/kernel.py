@@ -17,6 +17,10 @@ _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the ke
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 
 
+class CoarseReferenceError(DeclinedError):
+    """The reference has too few readings to show over which time a sensor averages; gain and offset it may show."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """One family of kernels, fitted."""
@@ -129,12 +133,12 @@ class KernelFit:
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.
 
-        Raises DeclinedError: the cells are too long for this kernel, in readings that come every ``period_s``.
+        Raises CoarseReferenceError: the cells are too long for this kernel, in readings that come every ``period_s``.
         """
         window = self.best.window_s.value if self.best.window_s is not None else 0.0
         tau = self.best.tau_s.value if self.best.tau_s is not None else 0.0
         if window + 2.0 * tau < _MIN_FINENESS * cell_s and cell_s * _MIN_FINENESS > period_s:
-            raise DeclinedError(_coarse(cell_s, "these readings"))
+            raise CoarseReferenceError(_coarse(cell_s, "these readings"))
         shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
         rivals = tuple(shape.by_means(cell_s) for shape in self.rivals)
         return replace(self, best=self.best.by_means(cell_s), shapes=shapes, rivals=rivals)
@@ -143,10 +147,10 @@ class KernelFit:
 def refuse_coarse(cell_s: float, period_s: float) -> None:
     """Decline a reference that has no more readings than the sensor.
 
-    Raises DeclinedError: it cannot show over which time the sensor averages.
+    Raises CoarseReferenceError: it cannot show over which time the sensor averages.
     """
     if cell_s > _SAME_PERIOD_RATIO * period_s:
-        raise DeclinedError(_coarse(cell_s, f"readings {1e3 * period_s:.3g} ms apart"))
+        raise CoarseReferenceError(_coarse(cell_s, f"readings {1e3 * period_s:.3g} ms apart"))
 
 
 def _coarse(cell_s: float, readings: str) -> str:

@@ -16,6 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._description import describe, design_of, errors
+from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
@@ -29,8 +31,6 @@ from pmtpy.analysis.characterisation._model_selection import (
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.characterisation.description import describe, design_of, errors
-from pmtpy.analysis.characterisation.forward import METER_GRAIN, Fit, Problem, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation.kernel import (
     BOTH,
     BOXCAR,
@@ -118,7 +118,8 @@ def fit_kernel(
         problem = problem.part(shown)
         fits = _fits(problem, reference, lead_s, within_s, repeats_s)
         best = min(fits, key=lambda f: f.loss)
-        shown = problem.shown(best.point)
+        # What is never named may have any widths where the data do not tell them.
+        shown = problem.shown(min((f for f in fits if f.family in _NAMED), key=lambda f: f.loss).point)
     r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
     if r2 < _MIN_R2:
         msg = (

@@ -1,5 +1,5 @@
 """Whether sensors that watched the same power agree (docs/compare.md).
 
 Reading order: ``results`` holds what goes in and what comes out; ``compare`` holds any number of traces against one of
-them, ``_pairwise`` treats one pair, and ``align`` lays one curve over another.
+them, and ``_pairwise`` treats one pair.
 """

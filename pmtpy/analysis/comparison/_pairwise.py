@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.align import Alignment, align
 from pmtpy.analysis.characterisation.gain import line_of, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
-from pmtpy.analysis.comparison.align import Alignment, align
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.procedures.updates import updates_of
 from pmtpy.analysis.signal.clock_fit import ClockFit

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from pmtpy.analysis.characterisation.align import Alignment
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
-from pmtpy.analysis.comparison.align import Alignment
 from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate, as_json, written
 from pmtpy.core.channel import Channel, Quantity

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation._forward import polish, problem_of
 from pmtpy.analysis.characterisation._free_shape import fit_free
-from pmtpy.analysis.characterisation.forward import polish, problem_of
 from pmtpy.analysis.characterisation.gain import line_of, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel

@@ -28,6 +28,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
+from tests.support.drawn_sensors import Kernel, Polls, Power, Sensor, record
 from tests.support.recorded import read_log, read_pmd, read_stamps
 from tests.support.simulated import Bench, square_bench
 from tests.support.tails import with_tails
@@ -185,3 +186,11 @@ def test_recorded_cards_respond_as_published(  # noqa: PLR0917  (columns of the 
     assert found.rise_s.contains(rise_ms * 1e-3)
     assert found.delay_s is not None
     assert found.delay_s.contains(delay_ms * 1e-3)
+
+
+def test_a_block_that_lasts_longer_than_any_kernel_is_fitted_by_its_one_edge() -> None:
+    power = Power(np.array([3.0, 23.0]), np.array([50.0, 200.0, 50.0]))
+    sensor = Sensor(0.02, Kernel("boxcar", 0.01), 0.003, noise_w=1.0)
+    drawn = record(sensor, power, Polls("irregular", 0.003, 0.0005), 26.0, seed=1)
+    found = characterise("power", Series(drawn.t_s, drawn.watts))
+    assert found.step is not None

@@ -175,3 +175,29 @@ def test_a_sensor_that_bends_a_little_is_noted_and_holds_the_ends_of_its_range(c
         error = np.hypot((true - found.level_at_w) * found.gain.half_width, Z95 * found.level_u)
         held += list(np.abs(off) <= error)
     assert np.mean(held) >= 0.9
+
+
+@pytest.mark.parametrize(("meter_s", "tied"), [(0.45, "one clock"), (1.0, "one clock"), (0.45, "apart")])
+@pytest.mark.parametrize("kernel", [Kernel("boxcar", 0.1), Kernel("two-pole", tau_s=0.1)])
+def test_a_meter_that_is_too_coarse_for_the_kernel_tells_gain_and_offset(
+    meter_s: float, tied: str, kernel: Kernel
+) -> None:
+    rng = np.random.default_rng(3)
+    edges = np.asarray(2.0 + np.cumsum(rng.uniform(0.2, 0.6, 400) + rng.exponential(0.8, 400)), np.float64)
+    edges = edges[edges < 88.0]
+    levels = 60.0 + 45.0 * rng.integers(0, 5, len(edges) + 1)
+    power = Power(edges, np.asarray(levels, np.float64))
+    drawn = record(
+        Sensor(0.1, kernel, 0.03, 0.0, 0.93, -6.0, noise_w=0.5), power, Polls("irregular", 0.01, 0.002), 90.0, seed=1
+    )
+    at = np.arange(-0.5, 90.5, meter_s)
+    joules = np.array([power.joules(-1.0, t) for t in at])
+    meter = Series(at + (0.21 if tied == "apart" else 0.0), np.diff(joules, prepend=0.0) / meter_s, joules=joules)
+    found = characterise("power", Series(drawn.t_s, drawn.watts), meter=meter, one_clock=tied == "one clock")
+    assert found.kernel is None
+    assert "too coarse" in found.declined["kernel"]
+    assert found.transfer is not None
+    assert found.transfer.gain.contains(0.93)
+    assert found.transfer.intercept_w.contains(-6.0)
+    assert found.transfer.gain.half_width < 0.03
+    assert any("the kernel is not known" in note for note in found.notes)

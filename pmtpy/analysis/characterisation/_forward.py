@@ -215,7 +215,7 @@ def problem_of(
         _GAIN_SD if metered else math.inf,
         step,
         math.hypot(updates.jitter_s, reference.cell_s / math.sqrt(12.0) if metered else 0.0),
-        _noise(reference, step),
+        _noise(reference, step) if len(reference.rows_s) > 1 else 0.0,  # of a load there may be one edge only
         (last - first) / 2.0,
     )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import Noise, Spread, blocks, off_line
-from pmtpy.analysis.characterisation.forward import (
+from pmtpy.analysis.characterisation._forward import (
     PARAMETERS,
     WANDER_SD,
     Fit,
@@ -122,6 +122,8 @@ def _scatter(problem: Problem, fit: Fit) -> float:
     What the kernel lets through of it shows in what it makes of one cell of unit area; and there is no more noise than
     the fit leaves.
     """
+    if problem.noise == 0.0:
+        return 0.0
     step, cell = 2.0 * problem.step_s, problem.reference.cell_s
     own = 0.0 if problem.own_s is None else float(np.median(problem.own_s))
     grain = max(step, cell) / _GRAINS

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.description import describe
-from pmtpy.analysis.characterisation.forward import Fit, Problem, evaluate, follow, linear, problem_of_means
+from pmtpy.analysis.characterisation._description import describe
+from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, follow, linear, problem_of_means
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
