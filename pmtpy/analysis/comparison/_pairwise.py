@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from pmtpy.analysis.characterisation.align import Alignment, align
-from pmtpy.analysis.characterisation.gain import line_of, points_of
+from pmtpy.analysis.characterisation.gain import Points, line_of, of_means, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
@@ -163,7 +163,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     fit = p.attempt("kernel", lambda: _kernel(p, updates, base, found, one_clock=one_clock))
     if fit is None:
         alignment = replace(found, lag_s=found.lag_s.widened(stamp))
-        points = found.points
+        points = _by_means(found.points)
     else:
         if fit.family == AMBIGUOUS:
             p.declined["kernel"] = fit.reason
@@ -196,6 +196,13 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     rate = fit.best.rate if fit.best.rate is not None else Estimate(0.0, 0.0, 0.0)
     laid = ClockFit(found.lag_s, rate.turned(), found.middle_s)
     return compared, Follows(replace(p.updates, t_s=laid.on_reference(p.updates.t_s)), response)
+
+
+def _by_means(points: Points) -> Points:
+    try:
+        return of_means(points)
+    except DeclinedError:  # too few of them: then the line is that of single ones
+        return points
 
 
 def _holes(p: Prepared) -> str:

@@ -19,6 +19,7 @@ from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError, TargetError
+from tests.support.drawn_sensors import Kernel, Polls, Power, Sensor, record
 from tests.support.recorded import read_log, read_pmd, read_stamps
 from tests.support.simulated import Bench, pseudo_random_bench, square_bench
 
@@ -499,3 +500,21 @@ def test_a_counter_that_moves_in_each_row_has_no_update_period() -> None:
     assert "faster than it was polled" in found.declined["update_period_ms"]
     assert found.lag_s is not None
     assert found.lag_s.contains(0.1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_gain_beside_a_coarse_reference_hangs_not_on_how_either_side_smooths(seed: int) -> None:
+    """Beside means over 0.35 s a sensor with a long tail is smoothed otherwise on every flank of a fast load."""
+    rng = np.random.default_rng(seed)
+    edges = np.asarray(2.0 + np.cumsum(rng.uniform(0.05, 0.1, 700) + rng.exponential(0.15, 700)), np.float64)
+    edges = edges[edges < 88.0]
+    power = Power(edges, np.asarray(60.0 + 45.0 * rng.integers(0, 5, len(edges) + 1), np.float64))
+    sensor = Sensor(0.04, Kernel("two-pole", tau_s=0.06), 0.01, gain=0.957, offset_w=-6.0)
+    drawn = record(sensor, power, Polls("irregular", 0.008, 0.001), 90.0, seed=seed)
+    at = np.arange(-0.5, 90.5, 0.35)
+    joules = np.array([power.joules(-1.0, t) for t in at])
+    slow = Trace("meter", at, np.diff(joules, prepend=0.0) / 0.35, joules)
+    found = compare([slow, Trace("gpu", drawn.t_s, drawn.watts)], one_clock=True, reference="meter")["gpu"]
+    assert found.transfer is not None
+    assert found.transfer.gain.contains(0.957)
+    assert found.transfer.gain.half_width < 0.1
