@@ -121,6 +121,7 @@ def _elsewhere(found: Characterisation, drawn: Drawn, reference: str, seed: int)
         return
     response = replace(fitted_response(found.lattice, found.kernel, found.transfer), period_s=updates.period_s)
     load = LoadIntervals.switched(other.edges_s, _SECONDS) if reference == "meter" else None
+    updates = updates if load is None else updates.dated()
     for seconds in _REGIONS_S:
         start = float(rng.uniform(_LEAD_S, _SECONDS - _LEAD_S - seconds))
         try:

@@ -97,6 +97,7 @@ def correct_recording(
     updates = update_series(polls.t_s, _true_watts(profile, table, column, polls.watts, report), lattice)
     shift = 0.0
     if load is not None:
+        updates = updates.dated()
         if polls.absolute != load.absolute:
             msg = f"{path} and the stamps of the load are on different clocks: one of them has no wall time"
             raise TargetError(msg)

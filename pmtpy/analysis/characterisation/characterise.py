@@ -153,7 +153,7 @@ def _updates(found: _Findings, t_s: Floats, watts: Floats, lattice: PublishingCl
             f"{share:.0f} % of the updates show the value before once more, which noise hardly does: they were not "
             "renewed, and are no readings"
         )
-    return updates
+    return updates.dated()
 
 
 # --- clocks ---

@@ -99,10 +99,15 @@ def line_of(points: Points) -> Transfer:
     w = huber_weights(residuals)
     slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
     rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
+    gain = gain.widened(Z95 * bend / deviation)
+    intercept = intercept.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation))
+    # The line turns about the mean power, unless it hardly moves where there is none: kernels in question then show
+    # other means of a load, and agree at its rest.
+    turns_at = min(float(np.average(x, weights=w)), intercept.sd / max(gain.sd, 1e-300))
     return Transfer(
-        gain.widened(Z95 * bend / deviation),
-        intercept.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation)),
-        float(np.average(x, weights=w)),
+        gain,
+        intercept,
+        turns_at,
         math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, points.doubt_w),
         *_state(points.t_s, residuals),
         _explained(y, residuals, w),

@@ -247,8 +247,10 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     watts = v[order[first]]
     renewed = _renewed(watts)
     k, watts, stale = k[renewed], watts[renewed], int(np.sum(~renewed))
-    wander = np.interp(clock.phase_s.value + k * period, clock.blocks_s, clock.block_phase_s)
-    return Updates(k, clock.times(k), watts, period, clock.phase_s.sd, clock.drift, np.asarray(wander), stale)
+    nominal, moves = clock.phase_s.value + k * period, np.abs(np.diff(clock.block_phase_s))
+    wander = np.asarray(np.interp(nominal, clock.blocks_s, clock.block_phase_s), np.float64)
+    moved = moves[np.clip(np.searchsorted(clock.blocks_s, nominal) - 1, 0, len(moves) - 1)]
+    return Updates(k, clock.times(k), watts, period, clock.phase_s.sd, clock.drift, wander, moved, stale)
 
 
 def _renewed(watts: Floats) -> Bools:

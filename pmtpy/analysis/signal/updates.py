@@ -11,6 +11,8 @@ from pmtpy.core.rows import Floats, Ints
 
 MIN_UPDATES = 20  # fewer show no kernel, no line, and not how their times scatter
 POLLED = 0.75  # of the time between renewals: rows closer than this are polls of one reading
+# Of the period: where the phase moves by more within a block, it jumped, and nobody knows when.
+_JUMPED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Updates:
     drift: float = 0.0
     # shape (n,); by how much of each time the phase was found to have wandered from a steady clock
     wander_s: Floats | None = None
+    moved_s: Floats | None = None  # shape (n,); by how much the phase moved within the block about each
     stale: int = 0  # updates left out because they brought the value before once more
     aged_s: float = 0.0  # how old each was when it was polled, at most, where no clock was followed; else 0
 
@@ -41,6 +44,10 @@ class Updates:
         """Return the updates published in ``[start_s, end_s)``."""
         return self.where((self.t_s >= start_s) & (self.t_s < end_s))
 
+    def dated(self) -> Updates:
+        """Return the updates whose times are known: where the phase jumped, each may be off by as much as that."""
+        return self if self.moved_s is None else self.where(self.moved_s < _JUMPED * self.period_s)
+
     def telling(self, most: int) -> Updates:
         """Return that stretch of so many updates, one after the other, over which the readings vary most."""
         n = len(self)
@@ -54,8 +61,10 @@ class Updates:
 
     def where(self, keep: npt.NDArray[np.bool_] | slice[int, int, None]) -> Updates:
         """Return some of the updates."""
-        wander = None if self.wander_s is None else self.wander_s[keep]
-        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander)
+        wander, moved = (None if each is None else each[keep] for each in (self.wander_s, self.moved_s))
+        return replace(
+            self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander, moved_s=moved
+        )
 
 
 def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:

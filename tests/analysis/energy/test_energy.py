@@ -534,7 +534,7 @@ def test_a_missing_stretch_of_updates_is_said() -> None:
     t, watts = shown(model, Square(), 0.0, 10.0)
     keep = (t < 5.0) | (t > 5.5)
     found = region_energy(t[keep], watts[keep], Response(0.1, 0.1), start_s=4.0, end_s=7.0)
-    assert "no update for" in found.warnings[-1]
+    assert "no update, or none of a known instant, for" in found.warnings[-1]
 
 
 # --- real recordings; meter energies and demands from docs/corrections.md ---
