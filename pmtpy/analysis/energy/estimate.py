@@ -219,7 +219,7 @@ def _around(t_s: Floats, response: Response, region: tuple[float, float], ahead_
     first, last = (int(i) for i in np.searchsorted(t_s, [start - reach, end + reach]))
     # What was shown last before the interval and first after it tells of it, however far away that was.
     inside = np.searchsorted(t_s, np.array([start, end]) + response.lag_s)
-    first, last = max(min(first, int(inside[0]) - 1), 0), max(last, int(inside[1]) + 1)
+    first, last = max(min(first, int(inside[0]) - 1), 0), min(max(last, int(inside[1]) + 1), len(t_s))
     seen_s = t_s[first:last] - response.lag_s  # what stands for half a period either side
     until = (
         max(seen_s[-1] + period / 2.0, t_s[last - 1] - response.delay_s) + ahead_s if last > first + 1 else -math.inf
@@ -237,7 +237,8 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
     widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
     if widest <= UNSEEN_PERIODS * response.period_s:
         return ()
-    return (f"no update, or none of a known instant, for {widest:.3g} s inside the region: what the power did meanwhile is not known",)
+    unknown = "what the power did meanwhile is not known"
+    return (f"no update, or none of a known instant, for {widest:.3g} s inside the region: {unknown}",)
 
 
 # --- with and without the load's stamps ---

@@ -62,9 +62,7 @@ class Updates:
     def where(self, keep: npt.NDArray[np.bool_] | slice[int, int, None]) -> Updates:
         """Return some of the updates."""
         wander, moved = (None if each is None else each[keep] for each in (self.wander_s, self.moved_s))
-        return replace(
-            self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander, moved_s=moved
-        )
+        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander, moved_s=moved)
 
 
 def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:

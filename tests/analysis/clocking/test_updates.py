@@ -163,6 +163,25 @@ def test_a_phase_that_jumps_does_not_pull_the_period() -> None:
     assert np.ptp(lattice.block_phase_s) == pytest.approx(0.013, abs=0.002)
 
 
+def test_updates_are_not_dated_where_the_phase_jumped() -> None:
+    worst, left = [], []
+    for seed in range(400, 408):
+        drawn = draw(seed, family="boxcar", load="telegraph", polls="irregular", phase="jumping", seconds=16.0)
+        found = update_series(drawn.t_s, drawn.watts, estimate_updates(drawn.t_s, drawn.watts))
+        dated = found.dated()
+
+        def off(t_s: Floats, true: Floats = drawn.updates_s, early: float = drawn.polls.lead_s) -> float:
+            at = np.clip(np.searchsorted(true, t_s + early), 1, len(true) - 1)
+            return float(np.max(np.fmin(np.abs(true[at] - t_s - early), np.abs(true[at - 1] - t_s - early))))
+
+        worst.append((off(found.t_s) / found.period_s, off(dated.t_s) / found.period_s))
+        left.append(1.0 - len(dated) / len(found))
+    every, kept = np.array(worst).T
+    assert np.median(every) > 0.1  # a jump is a slope of a second
+    assert np.sum(kept < 0.02) >= 7  # one that shows few changes is found to jump in the next block
+    assert 0.0 < np.max(left) < 0.25
+
+
 @pytest.mark.parametrize("seconds", [1.0, 15.0])
 def test_periods_from_ten_milliseconds_to_a_second(seconds: float) -> None:
     period = seconds / 15.0 * 0.15
