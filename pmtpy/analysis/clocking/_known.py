@@ -95,7 +95,7 @@ def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
     else:
         least = late
     at = period * updates.k + np.interp(updates.k, k, least)
-    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=0.0)
+    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=0.0, moved_s=None)
 
 
 def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Updates:

@@ -115,7 +115,9 @@ def live_energy(
     if not _covered(seen, response, seconds, ahead_s):
         raise CoverageError(_UNCOVERED)
     load, notes = _fit_load(channel, load)
-    unsure_s = _MAX_INSTANT_U * response.period_s if load is not None else math.inf
+    unsure_s = math.inf
+    if load is not None:
+        unsure_s, seen = _MAX_INSTANT_U * response.period_s, seen.dated()
     found = []
     for share, updates in possible_updates(seen, unsure_s):
         by = [

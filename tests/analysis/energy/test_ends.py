@@ -9,8 +9,12 @@ import pytest
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.energy.live import live_energy
+from pmtpy.core.calibration.curves import Affine
+from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.response import Response
+from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats
 from tests.support.drawn_sensors import Kernel, Power, Sensor, draw
 
@@ -77,3 +81,28 @@ def test_a_load_in_step_and_a_phase_that_jumps_leave_no_wrong_energy_behind_its_
     # With instants of a phase that slides over the jump 0.6 of them hold, and the worst is off by 18.
     assert np.mean(np.array(held) < 1.0) > 0.8
     assert np.max(held) < 6.0
+
+
+def test_the_same_in_a_live_region() -> None:
+    held = []
+    for seed in range(500, 524):
+        drawn = draw(seed, family="boxcar", load="square in step", polls="irregular", phase="jumping", seconds=16.0)
+        sensor, start = drawn.sensor, drawn.sensor.jump_at_s + 1.0
+        if not 5.0 < start < 12.0:
+            continue
+        rows = (drawn.t_s > start - 5.0) & (drawn.t_s < start + 2.5)
+        curve = Affine(Number(1.0 / sensor.gain, 1e-4), Number(-sensor.offset_w / sensor.gain, 1e-3))
+        how = Response.stated(
+            "boxcar",
+            refresh_s=Number(sensor.period_s),
+            window_s=Number(sensor.kernel.window_s),
+            delay_s=Number(sensor.delay_s - drawn.polls.lead_s, 1e-4 * sensor.period_s),
+        )
+        profile = Profile(Identity("test", ""), "gpu", curve, -100.0, 2000.0, how, (("made", "here"),))
+        channel = profile.calibrated(Channel("gpu", Quantity.POWER))
+        shown = (drawn.watts[rows] - sensor.offset_w) / sensor.gain
+        times, load = drawn.t_s[rows] - start, LoadIntervals.switched(drawn.edges_s - start, 16.0 - start)
+        found = live_energy(profile, channel, times, shown, seconds=1.5, aged_s=drawn.polls.interval_s, load=load)
+        assert found is not None
+        held.append(abs(found.joules - drawn.power.joules(start, start + 1.5)) / (found.high - found.joules))
+    assert np.mean(np.array(held) < 1.0) > 0.85
