@@ -97,6 +97,7 @@ class Posterior:
     scatter: Floats
     unknowns: Floats  # shape (k,); of the terms
     spread: Floats  # shape (k, k); covariance of these
+    rest: Floats  # shape (n,); what the terms do not show of each reading
     evidence: float  # logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for
     # (mean, variance): of the steps, of the excess, and of what the readings differ by; none where the evidence was
     # asked for
@@ -290,6 +291,7 @@ class Readings:
             pace.scatter,
             np.asarray(unknowns, np.float64),
             np.asarray(spread, np.float64),
+            np.asarray(shown[:, 0] - shown[:, 1:] @ unknowns, np.float64),
             evidence / 2.0,
             moments,
         )

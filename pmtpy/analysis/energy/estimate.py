@@ -10,7 +10,7 @@ the sensor (stated beside the result).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -43,6 +43,14 @@ _TOP_UNSEEN = (
     "of a load that repeats so, the readings may see the same part each time, and never its highest power: if it ever "
     "uses more than the {:.4g} W that were shown, no interval here holds; stamps of the load tell that (region.load(), "
     "--load FILE), or a while at full load in the recording"
+)
+_NOT_FOLLOWED = (
+    "the readings do not follow the load's stamps, which were not used: are they of this run, of this device, of its "
+    "clock, and complete?"
+)
+_ODD_DELAYS = (
+    "the readings follow the load's stamps with delays that are not usual, for which they were corrected as far as "
+    "they tell: were the stamps taken when the work had ended, and by the same clock, and are readings polled in time?"
 )
 _HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
 
@@ -145,23 +153,26 @@ def region_energy(
     rounded = rounding_error(seen[inside], response.noise_in_s, response.step_w / response.gain)
     notes = _gaps(t, response, region)
     ends = float(t[-1]) - response.delay_s
-    if load is not None and load.knows(*region) and load.switches(begins, ends):
-        stamped = StampedLoad.beforehand(load, response, t, seen, region)
-        readings = Readings(t, seen, response, region, load.unknown(begins, ends))
-        found = _informed(readings, stamped)
-        if stamped.late(found):
-            notes = (*notes, _off_the_stamps(*(float(x) for x in found.unknowns[1:3])))
-        energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded)
-        energy = replace(energy, evidence=found.evidence)
-        share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
-        return energy if share <= _HARDLY_KNOWN_U else replace(energy, warnings=(*energy.warnings, _hardly(share)))
-    found, ahead_j = _alone(Readings(t, seen, response, region), region)
-    swings_w = sum(_swing(found, response, at) for at in region)
-    energy = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded, ahead_j=ahead_j)
-    energy = _in_step(energy, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
-    if load_period_s is None or not top_unseen(response, t_s - response.lag_s, power, region, load_period_s):
+
+    def unstamped() -> Energy:
+        found, ahead_j = _alone(Readings(t, seen, response, region), region)
+        swings_w = sum(_swing(found, response, at) for at in region)
+        one = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded, parts={"edges": ahead_j})
+        one = _in_step(one, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
+        if load_period_s is None or not top_unseen(response, t_s - response.lag_s, power, region, load_period_s):
+            return one
+        return replace(one, warnings=(*one.warnings, _TOP_UNSEEN.format(float(np.max(power)))))
+
+    if load is None or not load.knows(*region) or not load.switches(begins, ends):
+        return unstamped()
+    stamped = StampedLoad.beforehand(load, response, t, seen, region)
+    found, share = _informed(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
+    energy = _by_stamps(found, stamped, notes, rounded_w=rounded)
+    if share * (1.0 + NAMED) > NAMED:
         return energy
-    return replace(energy, warnings=(*energy.warnings, _TOP_UNSEEN.format(float(np.max(power)))))
+    both = mixture([(share, energy), (1.0 - share, unstamped())], "stamps")
+    warnings = both.warnings if share > 0.5 else (*both.warnings, _NOT_FOLLOWED)
+    return replace(both, warnings=warnings, evidence=found.evidence)
 
 
 def likely_energy(
@@ -248,29 +259,31 @@ class _Explained(NamedTuple):
     """Readings explained by a stamped load, and by what pace and about what values of its unknowns."""
 
     found: Posterior
+    begun: Posterior  # the same while the power is taken to move alike everywhere
     pace: Pace
     at: Floats
     square: Floats
 
 
-def _informed(readings: Readings, load: StampedLoad) -> Posterior:
+def _informed(readings: Readings, load: StampedLoad) -> tuple[Posterior, float]:
     """Explain readings by a stamped load and a rest; and by one whose stamps alone scatter, where that explains more.
 
     Both are weighed by what the first found of its rise: a load that repeats in step shows next to none, and each finds
-    another.
+    another. Returned with it: how surely the readings follow the stamps at all.
     """
     first = _started(readings, load)
+    followed = load.followed(first.begun, first.found)
     even = load.evened()
     odds = readings.solve(first.pace, even.about(first.at, first.square), judged=True).evidence - first.found.evidence
     share = 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)))
     if share * (1.0 + NAMED) < 1.0:
-        return first.found
+        return first.found, followed
     other = _started(readings, even).found
     best = other if share > 0.5 else first.found
     joules = (1.0 - share) * first.found.joules + share * other.joules
     variance = (1.0 - share) * (first.found.variance + (first.found.joules - joules) ** 2)
     variance += share * (other.variance + (other.joules - joules) ** 2)
-    return replace(best, joules=joules, variance=variance)
+    return replace(best, joules=joules, variance=variance), followed
 
 
 def _started(readings: Readings, load: StampedLoad) -> _Explained:
@@ -290,13 +303,34 @@ def _started(readings: Readings, load: StampedLoad) -> _Explained:
 
 def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
     at, square = load.start(readings.y, *start)
-    pace = readings.first()
+    pace, found = readings.first(), list[Posterior]()
     for _ in range(_ROUNDS):
-        found = readings.solve(pace, load.about(at, square))
-        at, pace = found.unknowns, readings.next(pace, found)
-        square = (at - load.mean) ** 2 + np.diag(found.spread)
+        found.append(readings.solve(pace, load.about(at, square)))
+        at, pace = found[-1].unknowns, readings.next(pace, found[-1])
+        square = (at - load.mean) ** 2 + np.diag(found[-1].spread)
     pace = readings.stated(pace)
-    return _Explained(readings.solve(pace, load.about(at, square), judged=True), pace, at, square)
+    last = readings.solve(pace, load.about(at, square), judged=True)
+    return _Explained(last, found[0], pace, at, square)
+
+
+def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, rounded_w: float) -> Energy:
+    """State the energy that a stamped load explains the readings by, and what is odd about it."""
+    response, region = load.response, load.region
+    late, odd = load.late(found), load.odd(found)
+    if late:
+        notes = (*notes, _off_the_stamps(*(float(x) for x in found.unknowns[1:3])))
+    elif odd:
+        notes = (*notes, _ODD_DELAYS)
+    parts = {
+        # What the stamps do not explain may be ahead of its mean at the ends, as any power without stamps.
+        "edges": sum(_ahead_of_mean(found, response, at) for at in region),
+        "sampling": math.sqrt(load.unseen_w2(found) * (region[1] - region[0]) * response.period_s),
+        "clock": load.delayed_j(found) if late or odd else 0.0,
+    }
+    energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded_w, parts=parts)
+    share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
+    warnings = energy.warnings if share <= _HARDLY_KNOWN_U else (*energy.warnings, _hardly(share))
+    return replace(energy, warnings=warnings, evidence=found.evidence)
 
 
 def _off_the_stamps(early_s: float, late_s: float) -> str:
@@ -373,25 +407,25 @@ def _stated(
     notes: tuple[str, ...],
     *,
     rounded_w: float,
-    ahead_j: float = 0.0,
+    parts: Mapping[str, float],
 ) -> Energy:
-    """Put what the sensor itself is wrong by beside what the readings leave open."""
+    """Put what the sensor itself is wrong by beside what the readings leave open; ``parts``: more of the latter."""
     start, end = (int(np.searchsorted(found.bounds_s, at)) for at in region)
     last = len(found.watts) - 1  # the power just before and just after the two ends
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
     rise = float(found.unknowns[0]) if len(found.unknowns) else 0.0
     swings = [_swing(found, response, at) + abs(rise) for at in region]
     seconds = region[1] - region[0]
-    parts = {
+    all_parts = {
         "reconstruction": math.sqrt(max(0.0, found.variance)),
-        "edges": ahead_j,
+        **parts,
         **of_scale(response, response.gain_u, response.offset_u / response.gain, found.joules, seconds),
         "resolution": rounded_w * seconds,
         "lag": response.lag_u * float(np.max(np.abs(rose))),
         # A step is anywhere in what is not seen of its period.
         "blind": response.blind_s / math.sqrt(12.0) * math.hypot(*swings),
     }
-    return Energy.of(found.joules, method, list(parts.items()), notes)
+    return Energy.of(found.joules, method, list(all_parts.items()), notes)
 
 
 def _ahead_of_mean(found: Posterior, response: Response, at_s: float) -> float:

@@ -42,6 +42,7 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         "contradiction": Component(lasting=True, repeated=True),
         "reconstruction": Component(shared=True),
         "blind": Component(shared=True, at_ends=True),
+        "stamps": Component(shared=True),
         "kernel": Component(lasting=True, repeated=True),
     }
 )

@@ -583,6 +583,8 @@ def test_corrected_energies_of_a_real_step_agree_with_the_meter(
         activity = LoadIntervals(np.array([0.0]), np.array([returned]))
         known = region_energy(t, watts, response, start_s=0.0, end_s=end, load=activity)
         assert abs(known.joules / true - 1) < 0.005
+        assert known.method == "load-informed"  # though a walk explains one block as well as stamps do
+        assert not known.warnings
 
 
 @pytest.mark.parametrize(("window", "tau"), [(0.113, 0.0), (0.0, 0.155)])
