@@ -11,6 +11,7 @@ from pmtpy.emulators.world import World, shared_world
 
 DIRECTORY = "cray/pm_counters"
 _SCAN_HZ = 10
+_START_J = 2_178_501_771  # on the node's counter at the beginning
 
 # Shares of the node's power; the rest is fans, network and losses, which have no file.
 _PARTS = {"": 1.0, "cpu_": 0.25, "memory_": 0.05, "accel0_": 0.3, "accel1_": 0.3}
@@ -25,11 +26,11 @@ class NodeController:
         The files; ``tree.root`` is the sysfs root.
     """
 
-    def __init__(self, world: World, *, stamps: bool = True, start_j: int = 2_178_501_771) -> None:
-        """Begin with ``start_j`` joules on the node's counter; ``stamps`` as from version 3 of the files on."""
+    def __init__(self, world: World, *, stamps: bool = True) -> None:
+        """``stamps``: as from version 3 of the files on."""
         self._world = world
         self._stamps = stamps
-        self._start_j, self._since_j = start_j, 0.0
+        self._start_j, self._since_j = _START_J, 0.0
         self._anchor = world.clock.anchor()
         self.startup = 1_700_000_000
         self.tree = Tree()

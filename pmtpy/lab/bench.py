@@ -71,15 +71,15 @@ class Bench:
         self._max_time_s, self._warmup_s, self._cooldown_s = max_time_s, warmup_s, cooldown_s
         self._random = random.Random(seed)
         self._tell = tell or (lambda _line: None)
-        self._made = acquisition_of(sensor)
-        energy = self._made.layout.energy
+        self._acquisition = acquisition_of(sensor)
+        energy = self._acquisition.layout.energy
         if not energy:
             msg = f"{sensor.target} has no channel that measures energy"
             raise TargetError(msg)
-        streaming = self._made.intake.source.traits.streaming
-        profiles = self._made.calibration.profiles if self._made.calibration is not None else {}
+        streaming = self._acquisition.intake.source.traits.streaming
+        profiles = self._acquisition.calibration.profiles if self._acquisition.calibration is not None else {}
         responses = {name: profile.response for name, profile in profiles.items()}
-        self.timing = timing_of(energy, 0.0 if streaming else self._made.intake.period_s, responses)
+        self.timing = timing_of(energy, 0.0 if streaming else self._acquisition.intake.period_s, responses)
         self.plans: list[Plan] = []
         self.trials: list[Trial] = []
         self._told: list[str] = []
@@ -100,7 +100,7 @@ class Bench:
         CoverageError
             The sensor does not know the energy of trial after trial.
         """
-        self._begin_ns = self._made.clock.now_ns()
+        self._begin_ns = self._acquisition.clock.now_ns()
         once_s = [self._warm(work) for work in self.works]
         self.plans = [plan_trial(self.timing, once, self.target) for once in once_s]
         offset = self._random.random()
@@ -120,7 +120,7 @@ class Bench:
                 if not self._fits((side,)):
                     return "time"
                 started_s = self._elapsed_s()
-                rest(self._made.clock, self._cooldown_s)
+                rest(self._acquisition.clock, self._cooldown_s)
                 place = Place(side, block, counts[side], offset, self._begin_ns)
                 counts[side] += 1
                 try:
@@ -156,7 +156,7 @@ class Bench:
                 "serial": identity.serial,
                 "version": identity.version,
                 "virtual": identity.virtual,
-                "channels": [self._made.layout.energy[i - 1].name for i in self._made.layout.in_total],
+                "channels": [self._acquisition.layout.energy[i - 1].name for i in self._acquisition.layout.in_total],
             },
             machine_facts(),
             self._warmed_s,
@@ -184,11 +184,11 @@ class Bench:
         return self._elapsed_s() + math.fsum(self._lengths_s[side] for side in order) <= self._max_time_s
 
     def _elapsed_s(self) -> float:
-        return (self._made.clock.now_ns() - self._begin_ns) / NS_PER_S
+        return (self._acquisition.clock.now_ns() - self._begin_ns) / NS_PER_S
 
     def _warm(self, work: Work) -> float:
         """Run a work for a while, unmeasured; return how long it takes each time."""
-        clock, times, passed_s = self._made.clock, 1, 0.0
+        clock, times, passed_s = self._acquisition.clock, 1, 0.0
         while True:
             start_ns = clock.now_ns()
             work.run(times)

@@ -95,7 +95,7 @@ class Slicer:
     # (start, end, rows lost): the longest, if there are more than are kept
     gaps: list[tuple[float, float, int]] = field(default_factory=list)
     rows: int = 0
-    _made: Slices | None = None
+    _slices: Slices | None = None
 
     def add(
         self, t: Floats, values: Floats, joules: Floats, lost: Ints, labels: Sequence[tuple[int, str]] = ()
@@ -112,8 +112,8 @@ class Slicer:
         if not len(t):
             return
         self.rows += len(t)
-        before = self.newest if self._made is not None else float(t[0])
-        if self._made is None:
+        before = self.newest if self._slices is not None else float(t[0])
+        if self._slices is None:
             self.first_t, self.first_joules = float(t[0]), np.array(joules[0], np.float64)
         gone = np.flatnonzero(lost)
         gone = gone[(gone > 0) | (self.rows > len(t))]  # what was lost before the first row is no gap
@@ -127,13 +127,14 @@ class Slicer:
         new = Slices.of_rows(t, values, joules, lost)
         if self.width_s:
             new = new.joined(self._firsts(new))
-        self._made = new if self._made is None else self._made.then(new)
+        self._slices = new if self._slices is None else self._slices.then(new)
         if self.width_s:
-            self._made = self._made.joined(self._firsts(self._made))  # the block before may have ended within a slice
-        while len(self._made) > self.most:
+            # The block before may have ended within a slice.
+            self._slices = self._slices.joined(self._firsts(self._slices))
+        while len(self._slices) > self.most:
             span = self.newest - self.first_t
             self.width_s = 2 * self.width_s if self.width_s else max(2 * span / self.most, 1e-9)
-            self._made = self._made.joined(self._firsts(self._made))
+            self._slices = self._slices.joined(self._firsts(self._slices))
             if span <= 0:  # all at one instant: nothing parts them
                 break
 
@@ -143,4 +144,4 @@ class Slicer:
 
     def slices(self) -> Slices | None:
         """Return what was made so far; None: there are no rows."""
-        return self._made
+        return self._slices

@@ -57,7 +57,7 @@ class Region(Mapping[str, Measurement]):
         self.label = label
         self._without_lost = without_lost
         self._sensors = sensors
-        self._made: dict[str, Acquisition] = {t: acquisition_of(s) for t, s in self._sensors.items()}
+        self._acquisitions: dict[str, Acquisition] = {t: acquisition_of(s) for t, s in self._sensors.items()}
         self._open: dict[str, OpenStretch] | None = None  # None before the region is entered
         self._lost: dict[str, Bookmark | PmtError] = {}  # what failed when the region was entered
         self._ends: dict[str, Bookmark | PmtError] | None = None  # None before it is left
@@ -68,7 +68,7 @@ class Region(Mapping[str, Measurement]):
 
     @property
     def _clock(self) -> Clock:
-        return next((m.clock for m in self._made.values()), HOST_CLOCK)
+        return next((m.clock for m in self._acquisitions.values()), HOST_CLOCK)
 
     @property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -95,17 +95,17 @@ class Region(Mapping[str, Measurement]):
         begun: dict[str, OpenStretch] = {}
         lost: dict[str, Bookmark | PmtError] = {}
         try:
-            for target, made in self._made.items():
+            for target, acquisition in self._acquisitions.items():
                 try:
-                    begun[target] = made.begin()
+                    begun[target] = acquisition.begin()
                 except PmtError as error:  # noqa: PERF203  (the others can measure)
                     if not self._without_lost:
                         raise
                     lost[target] = error
-                    self._entered_ns = made.clock.now_ns()
+                    self._entered_ns = acquisition.clock.now_ns()
         except BaseException:
             for target, stretch in begun.items():
-                self._made[target].abandon(stretch)
+                self._acquisitions[target].abandon(stretch)
             raise
         self._open, self._lost = begun, lost
         if self._device is not None:
@@ -138,12 +138,12 @@ class Region(Mapping[str, Measurement]):
         # is raised when its energy is asked for.
         ends: dict[str, Bookmark | PmtError] = dict(self._lost)
         busy: dict[str, int] = {}
-        for target, made in self._made.items():
+        for target, acquisition in self._acquisitions.items():
             if target in self._lost:
-                self._left_ns = made.clock.now_ns()
+                self._left_ns = acquisition.clock.now_ns()
                 continue
             try:
-                end = made.end(stretches[target])
+                end = acquisition.end(stretches[target])
                 if isinstance(end, int):
                     busy[target] = end
                 else:
@@ -152,17 +152,17 @@ class Region(Mapping[str, Measurement]):
                 ends[target] = self._lost_at_its_end(target, lost)
         for target, left_ns in busy.items():
             try:
-                ends[target] = self._made[target].end_at(stretches[target], left_ns)
+                ends[target] = self._acquisitions[target].end_at(stretches[target], left_ns)
             except PmtError as lost:  # noqa: PERF203  (the others have ended)
                 ends[target] = self._lost_at_its_end(target, lost)
-        return {target: ends[target] for target in self._made} if busy else ends
+        return {target: ends[target] for target in self._acquisitions} if busy else ends
 
     def _lost_at_its_end(self, target: str, lost: PmtError) -> PmtError:
         """Keep what there is of a sensor that was lost inside, and when the region was left."""
         assert self._open is not None  # noqa: S101
-        made = self._made[target]
-        self._left_ns = made.clock.now_ns()
-        cut = made.end_lost()
+        acquisition = self._acquisitions[target]
+        self._left_ns = acquisition.clock.now_ns()
+        cut = acquisition.end_lost()
         if cut is not None:
             self._cut[target] = self._open[target], cut
         return lost
@@ -182,14 +182,14 @@ class Region(Mapping[str, Measurement]):
     def _end_load(self, until_ns: Mapping[str, int]) -> None:
         """Stamp no more; where nobody knows until when all was stamped, none of it is kept: it would pass for rest."""
         if self._stamps is not None:
-            for target, made in self._made.items():
-                made.loads.end(self._stamps, until_ns.get(target))
+            for target, acquisition in self._acquisitions.items():
+                acquisition.loads.end(self._stamps, until_ns.get(target))
 
     def abandon(self) -> None:
         """Take back an entering: nothing is measured."""
         for target, stretch in (self._open or {}).items():
             if self._ends is None:
-                self._made[target].abandon(stretch)
+                self._acquisitions[target].abandon(stretch)
         self._end_load({})
         self._open, self._ends = None, None
 
@@ -206,9 +206,9 @@ class Region(Mapping[str, Measurement]):
         return measured
 
     def _between(self, key: str, start: OpenStretch, end: Bookmark) -> Measurement:
-        made = self._made[key]
-        a, b = made.readings(start.start, end)
-        return interval_energy(made, a, b, start.peak.watts)
+        acquisition = self._acquisitions[key]
+        a, b = acquisition.readings(start.start, end)
+        return interval_energy(acquisition, a, b, start.peak.watts)
 
     def until_lost(self) -> dict[str, Measurement]:
         """Return by target what sensors that were lost inside had measured before: covered until then.
@@ -269,9 +269,9 @@ class Region(Mapping[str, Measurement]):
         """
         found = {}
         for target, stretch in (self._open or {}).items():
-            made, end = self._made[target], self._ends[target] if self._ends is not None else None
+            acquisition, end = self._acquisitions[target], self._ends[target] if self._ends is not None else None
             try:
-                a, b = made.readings(stretch.start, made.now() if end is None else _noted(end))
+                a, b = acquisition.readings(stretch.start, acquisition.now() if end is None else _noted(end))
             except PmtError:
                 if end is not None:
                     continue
@@ -355,8 +355,8 @@ class Region(Mapping[str, Measurement]):
         SensorClosedError
             Its sensors were closed, or belong to the parent of this process.
         """
-        for made in self._made.values():
-            made.check()
+        for acquisition in self._acquisitions.values():
+            acquisition.check()
         return self._load()
 
     def _load(self) -> LoadStamps:
@@ -367,9 +367,10 @@ class Region(Mapping[str, Measurement]):
             # Of threads that ask for the first time at once, all get those of one; to begin them twice is nothing.
             stamps = self.__dict__.setdefault("_first_stamps", LoadStamps(self._clock))
             for target, stretch in self._open.items():
-                made = self._made[target]
-                if made.calibration is not None and made.clock is self._clock:  # to others they are of no use
-                    made.loads.begin(stamps, stretch.start.t_ns)
+                acquisition = self._acquisitions[target]
+                # To others they are of no use.
+                if acquisition.calibration is not None and acquisition.clock is self._clock:
+                    acquisition.loads.begin(stamps, stretch.start.t_ns)
             self._stamps = stamps
         return self._stamps
 

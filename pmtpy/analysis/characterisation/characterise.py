@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class _Findings:
+class _Remarks:
     """What has been declined and noted so far, while one characterisation runs."""
 
     declined: dict[str, str] = field(default_factory=dict)
@@ -94,47 +94,49 @@ def characterise(
     Characterisation
         Never an error for what the data cannot tell: that is declined, with the reason.
     """
-    found = _Findings()
-    lattice = found.attempt("update_period_ms", lambda: _lattice(polls))
+    remarks = _Remarks()
+    lattice = remarks.attempt("update_period_ms", lambda: _lattice(polls))
     if lattice is None:
-        why = f"needs the update period: {found.declined['update_period_ms']}"
+        why = f"needs the update period: {remarks.declined['update_period_ms']}"
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
-        return Characterisation(channel, declined=found.declined | dict.fromkeys(names, why), bound_s=found.bound_s)
+        return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
-    updates = _updates(found, t, watts, lattice)
+    updates = _updates(remarks, t, watts, lattice)
     shift = 0.0
     if load is not None or meter is not None:
         same = one_clock and load is None
-        moved = 0.0 if same else found.attempt("kernel", lambda: _host_shift(polls, updates, load, meter))
+        moved = 0.0 if same else remarks.attempt("kernel", lambda: _host_shift(polls, updates, load, meter))
         if moved is None:
-            found.declined["meter"] = found.declined["kernel"]
+            remarks.declined["meter"] = remarks.declined["kernel"]
             load = meter = None
         shift = moved or 0.0
         if abs(shift) > 1.0:
-            found.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
+            remarks.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = PolledChannel(np.asarray(t + shift, np.float64), watts, updates)
     tied: tuple[ClockFit | None, PowerTrace] | None = None
     if meter is not None and one_clock and load is None:
-        tied = found.attempt("meter", lambda: _on_one_clock(meter, updates))
+        tied = remarks.attempt("meter", lambda: _on_one_clock(meter, updates))
     elif meter is not None:
-        tied = found.attempt("meter", lambda: _meter_on_host(found, meter, load, updates))
+        tied = remarks.attempt("meter", lambda: _meter_on_host(remarks, meter, load, updates))
     clock, curve = tied or (None, None)
-    fit = found.attempt("kernel", lambda: _kernel(found, updates, load, tied, lattice))
-    step = found.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
+    fit = remarks.attempt("kernel", lambda: _kernel(remarks, updates, load, tied, lattice))
+    step = remarks.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
-    offset = _offset(found, fit, clock, hosted=hosted)
-    transfer = _coarse_transfer(found, readings, meter, one_clock=one_clock and load is None)
-    transfer = transfer or _transfer(found, updates, curve, fit, clock)
+    offset = _offset(remarks, fit, clock, hosted=hosted)
+    transfer = _coarse_transfer(remarks, readings, meter, one_clock=one_clock and load is None)
+    transfer = transfer or _transfer(remarks, updates, curve, fit, clock)
     # Stamps say where a block lies on a meter's clock, and on that of the readings, where they are tied to it.
-    energy = _energies(found, readings, curve, load if clock is not None else None, (lattice, fit, transfer))
+    energy = _energies(remarks, readings, curve, load if clock is not None else None, (lattice, fit, transfer))
     if curve is None and (step is not None or fit is not None):
-        found.notes.append("without a meter the load's own ramps count as the sensor's")
+        remarks.notes.append("without a meter the load's own ramps count as the sensor's")
     if step is not None and step.note:
-        found.notes.append(f"step: {step.note}")
+        remarks.notes.append(f"step: {step.note}")
     if step is not None and step.delay_s is None:
-        found.declined["step.delay_ms"] = "the load's start is not known: give its stamps"
-    return Characterisation(channel, lattice, step, fit, offset, transfer, energy, found.declined, tuple(found.notes))
+        remarks.declined["step.delay_ms"] = "the load's start is not known: give its stamps"
+    return Characterisation(
+        channel, lattice, step, fit, offset, transfer, energy, remarks.declined, tuple(remarks.notes)
+    )
 
 
 def _lattice(polls: Series) -> PublishingClock:
@@ -145,11 +147,11 @@ def _lattice(polls: Series) -> PublishingClock:
     return estimate_updates(polls.t_s, polls.watts)
 
 
-def _updates(found: _Findings, t_s: Floats, watts: Floats, lattice: PublishingClock) -> Updates:
+def _updates(remarks: _Remarks, t_s: Floats, watts: Floats, lattice: PublishingClock) -> Updates:
     updates = update_series(t_s, watts, lattice)
     if updates.stale:
         share = 100.0 * updates.stale / (updates.stale + len(updates))
-        found.notes.append(
+        remarks.notes.append(
             f"{share:.0f} % of the updates show the value before once more, which noise hardly does: they were not "
             "renewed, and are no readings"
         )
@@ -195,7 +197,7 @@ def _long_enough(meter: Series) -> PowerTrace:
 
 
 def _meter_on_host(
-    found: _Findings, meter: Series, load: LoadIntervals | None, updates: Updates
+    remarks: _Remarks, meter: Series, load: LoadIntervals | None, updates: Updates
 ) -> tuple[ClockFit | None, PowerTrace]:
     """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
     curve = _long_enough(meter)
@@ -210,12 +212,12 @@ def _meter_on_host(
     else:
         moved, clock, why = follow_clock(curve, load, reach_s=reach)
         if why:
-            found.notes.append(f"the meter's clock is known only roughly: {why}")
+            remarks.notes.append(f"the meter's clock is known only roughly: {why}")
         else:
             _refuse_torn(moved, load)
     apart = moved.start_s - curve.start_s
     if reach is not None and abs(apart) > reach:
-        found.notes.append(
+        remarks.notes.append(
             f"the meter's clock was shifted by {apart:+.3f} s to look like the {'readings' if load is None else 'load'}"
         )
     return clock, moved
@@ -272,7 +274,7 @@ def _pivot(updates: Updates, clock: ClockFit | None) -> float:
 
 
 def _kernel(
-    found: _Findings,
+    remarks: _Remarks,
     updates: Updates,
     load: LoadIntervals | None,
     tied: tuple[ClockFit | None, PowerTrace] | None,
@@ -291,66 +293,66 @@ def _kernel(
         raise DeclinedError(msg)
     fit, note = fit_load_kernel(updates, load, lattice.poll_s)
     if note:
-        found.notes.append(f"kernel: {note}")
+        remarks.notes.append(f"kernel: {note}")
     return fit
 
 
-def _offset(found: _Findings, fit: KernelFit | None, clock: ClockFit | None, *, hosted: bool) -> Estimate | None:
+def _offset(remarks: _Remarks, fit: KernelFit | None, clock: ClockFit | None, *, hosted: bool) -> Estimate | None:
     """Return the kernel's offset on the host's clock, if a clock ties them; ``hosted``: the readings are on it."""
     if fit is None:
         return None
     if fit.family == AMBIGUOUS:
-        found.declined["kernel"] = fit.reason
+        remarks.declined["kernel"] = fit.reason
     if fit.note:
-        found.notes.append(f"kernel: {fit.note}")
+        remarks.notes.append(f"kernel: {fit.note}")
     metered = fit.best.rate is not None
     if not hosted or (metered and clock is None):
         why = "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
-        found.declined |= dict.fromkeys(("kernel.offset_ms", "kernel.lag_ms"), why)
+        remarks.declined |= dict.fromkeys(("kernel.offset_ms", "kernel.lag_ms"), why)
         return None
     return fit.best.offset_s.widened(clock.lag_s.half_width) if metered and clock else fit.best.offset_s
 
 
 def _transfer(
-    found: _Findings, updates: Updates, meter: PowerTrace | None, fit: KernelFit | None, clock: ClockFit | None
+    remarks: _Remarks, updates: Updates, meter: PowerTrace | None, fit: KernelFit | None, clock: ClockFit | None
 ) -> Transfer | None:
     if meter is None or fit is None:
-        reason = found.declined.get("meter", "")
+        reason = remarks.declined.get("meter", "")
         why = f"needs a meter{reason and f': {reason}'}"
         if meter is not None:
-            why = found.declined.get("gradient", f"needs the kernel: {found.declined.get('kernel', '')}")
-        found.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
+            why = remarks.declined.get("gradient", f"needs the kernel: {remarks.declined.get('kernel', '')}")
+        remarks.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
-    transfer = found.attempt("gradient", lambda: line_of(points_of(updates, meter, fit, _pivot(updates, clock))))
+    transfer = remarks.attempt("gradient", lambda: line_of(points_of(updates, meter, fit, _pivot(updates, clock))))
     if transfer is None:
-        found.declined["intercept_w"] = found.declined["gradient"]
+        remarks.declined["intercept_w"] = remarks.declined["gradient"]
     elif transfer.note:
-        found.notes.append(f"gradient: {transfer.note}")
+        remarks.notes.append(f"gradient: {transfer.note}")
     return transfer
 
 
 def _coarse_transfer(
-    found: _Findings, readings: PolledChannel, meter: Series | None, *, one_clock: bool
+    remarks: _Remarks, readings: PolledChannel, meter: Series | None, *, one_clock: bool
 ) -> Transfer | None:
     """Return gain and offset beside a meter that is too coarse for the kernel: the readings, smoothed, look like it.
 
     None beside another meter, or where it declines. The meter is taken as it was recorded: it is too coarse to have
     been laid over a load.
     """
-    if meter is None or not found.coarse:
+    if meter is None or not remarks.coarse:
         return None
     updates = readings.updates
     shown = PowerTrace.from_samples(updates.t_s, updates.watts).read_at(readings.t_s, updates.period_s)
-    transfer = found.attempt(
+    transfer = remarks.attempt(
         "gradient", lambda: line_of(of_means(align(shown, meter.curve(), one_clock=one_clock).points))
     )
     if transfer is not None:
-        found.notes.append("gradient: the kernel is not known; by means over several readings of the coarse meter")
+        remarks.notes.append("gradient: the kernel is not known; by means over several readings of the coarse meter")
     return transfer
 
 
 def _energies(
-    found: _Findings,
+    remarks: _Remarks,
     readings: PolledChannel,
     meter: PowerTrace | None,
     load: LoadIntervals | None,
@@ -358,19 +360,19 @@ def _energies(
 ) -> dict[str, EnergyComparison]:
     (lattice, fit, transfer), updates = known, readings.updates
     if meter is None or fit is None or transfer is None:
-        found.declined["energy"] = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
+        remarks.declined["energy"] = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
         return {}
     # The kernel in doubt is no obstacle here: its lag is what an energy depends on, and that is known.
     response = fitted_response(lattice, fit, transfer)
     comparisons = {}
     for name, interval in _intervals(updates, load, meter, response.lag_s).items():
-        comparison = found.attempt(
+        comparison = remarks.attempt(
             f"energy.{name}",
             lambda interval=interval: compare_energy(readings, meter, response, interval, load),  # type: ignore[misc]  # (bound at once)
         )
         if comparison is not None:
             comparisons[name] = comparison
-            found.notes += [f"energy.{name}: {why}" for why in comparison.warnings]
+            remarks.notes += [f"energy.{name}: {why}" for why in comparison.warnings]
     return comparisons
 
 

@@ -68,18 +68,18 @@ class _Comb:
     def logs(self, period: float) -> Floats:
         """Log-likelihood of each block over phases."""
         if period not in self._logs:
-            self._logs[period] = self._made().blocks(period, self.edges, self.cells)
+            self._logs[period] = self._asked().blocks(period, self.edges, self.cells)
         return self._logs[period]
 
     def at_random(self) -> float:
         """Log-likelihood of changes at random."""
-        return self._made().at_random()
+        return self._asked().at_random()
 
     def rest(self) -> None:
         """Give the memory back until it is asked again."""
         self._comb = None
 
-    def _made(self) -> Comb:
+    def _asked(self) -> Comb:
         self._comb = self._comb or self._make()
         return self._comb
 

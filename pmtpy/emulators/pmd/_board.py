@@ -51,7 +51,6 @@ class PmdBoard:
         noise_codes: float = 1.5,
         offsets: tuple[int, ...] = (0,) * 8,
         firmware: int = 6,
-        nul: bool = False,
         shares: Mapping[str, float] = SHARES,
     ) -> None:
         self._world = unheld(world)
@@ -62,7 +61,6 @@ class PmdBoard:
         self.config = Config(version, offsets, 0, 60, 1, 0, 0, 2, rest)
         self._shares = np.array([shares.get(p, 0.0) for p in PAIRS])
         self._noise, self._random = noise_codes, np.random.default_rng(world.seed)
-        self._nul = nul
         self._start_ns = world.clock.now_ns()
         self._stamp_bytes = 2 if streaming else 4
         self._begin(self._start_ns)
@@ -90,7 +88,7 @@ class PmdBoard:
 
     def _obey(self, code: int, arguments: bytes, now_ns: int) -> bytes:
         if code == 0:
-            return codec.STREAMING.encode() + b"\0" * self._nul
+            return codec.STREAMING.encode()
         if code == 1:
             return bytes((0xEE, 0x0A, self.firmware))
         if code in {2, 3, 6}:

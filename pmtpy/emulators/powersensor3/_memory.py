@@ -6,6 +6,7 @@ from pmtpy.core.clock import Clock
 from pmtpy.emulators.powersensor3._board import Board
 from pmtpy.errors import SourceLostError
 
+# Frames arrive in bursts of this length, as USB delivers them; each is stamped with the instant of its end.
 _BURST_NS = 10_000_000
 
 
@@ -18,12 +19,10 @@ class MemoryTransport:
     ----------
     clock : Clock
         Gives the host instants.
-    burst_ns : int
-        Frames arrive in bursts of this length, as USB delivers them; each is stamped with the instant of its end.
     """
 
-    def __init__(self, board: Board, clock: Clock, burst_ns: int = _BURST_NS) -> None:
-        self.board, self.clock, self._burst_ns = board, clock, burst_ns
+    def __init__(self, board: Board, clock: Clock) -> None:
+        self.board, self.clock = board, clock
         board.listening = False  # what it sent before this line was there went nowhere
         board.advance(clock.now_ns())
         board.listening = True
@@ -71,7 +70,7 @@ class MemoryTransport:
     def _run(self) -> int:
         now_ns = self.clock.now_ns()
         while self._run_ns < now_ns:
-            self._run_ns = min(now_ns, self._run_ns + self._burst_ns)
+            self._run_ns = min(now_ns, self._run_ns + _BURST_NS)
             self._collect(self._run_ns)
         self._collect(now_ns)
         return now_ns

@@ -186,8 +186,8 @@ class Session:
 class MemoryLink:
     """A connection in memory, on any clock. ``cut`` ends it."""
 
-    def __init__(self, daemon: Daemon, clock: Clock, *, burst_ns: int = 5_000_000) -> None:
-        self._daemon, self._clock, self._burst_ns = daemon, clock, burst_ns
+    def __init__(self, daemon: Daemon, clock: Clock) -> None:
+        self._daemon, self._clock = daemon, clock
         self._session = Session(daemon)
         self._held = b""
         self._cut = False
