@@ -20,10 +20,10 @@ from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
 from pmtpy.analysis.energy._stamped import MAX_UNSEEN_RATIO, StampedLoad
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.analysis.uncertainty.components import of_scale
-from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said, top_unseen
+from pmtpy.analysis.uncertainty.in_step import aliasing, joules_in_step, top_unseen
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import duration
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
@@ -456,15 +456,14 @@ def _in_step(
     """State what the energy may be if the load repeats in step with the sensor (:func:`joules_in_step`)."""
     shown = float(np.min(power)), float(np.max(power))
     least, most = joules_in_step(response, energy.joules, length_s, shown, swings_w, load_period_s=load_period_s)
-    low, high = min(energy.low, least), max(energy.high, most)
-    energy = replace(energy, aliased=(low, high))
-    if not to_be_said(low, high, energy.joules, (energy.high - energy.low) / 2.0):
-        return energy
-    sees = "" if response.coverage >= FULL_COVERAGE else f"the sensor sees {response.coverage:.0%} of the time: "
-    least = max(low, min(energy.joules, 0.0))  # no load uses less than nothing, unless it was shown to
-    why = (
-        f"{sees}a load that repeats nearly in step with its updates, every {response.period_s:.3g} s, can alias: "
-        f"of such a load, and of no other, the energy is anything from {least:.4g} to {high:.4g} J; stamps of the load "
-        f"rule that out (region.load(), --load FILE){'' if load_period_s else ', or its period (--load-period)'}"
+    aliased = min(energy.low, least), max(energy.high, most)
+    why = aliasing(
+        energy.joules,
+        (energy.high - energy.low) / 2.0,
+        aliased,
+        covers=response.coverage,
+        period=f"{duration(response.period_s)} or a whole fraction of it",
+        cure="stamps of the load rule that out (region.load(), --load FILE)"
+        + ("" if load_period_s else ", or its period (--load-period)"),
     )
-    return replace(energy, warnings=(*energy.warnings, why))
+    return replace(energy, aliased=aliased, warnings=(*energy.warnings, *filter(None, [why])))

@@ -20,7 +20,7 @@ from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, is_power, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import SHARED, of_scale
-from pmtpy.analysis.uncertainty.in_step import joules_in_step, to_be_said
+from pmtpy.analysis.uncertainty.in_step import aliasing, joules_in_step
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.presentation import duration, not_covered
@@ -407,33 +407,29 @@ class _Judge:
 
     def _in_step(self, uncertainty_joules: float) -> list[str]:
         """Say what the energy may be if the load repeats in step with the readings, where that says more."""
-        name, seen, span = self.channel.name, self.seen, span_s(self.channel)
-        part_time = self.covers < FULL_COVERAGE
+        seen, span, part_time = self.seen, span_s(self.channel), self.covers < FULL_COVERAGE
         if not self.power or not self.sample_s or not (part_time or self._wide()):  # of others "edges" has it
             return []
-        sees = f"this sensor sees {self.covers:.0%} of the time; " if part_time else ""
-        far = ""
-        if span is None and part_time:
-            sees = "this sensor covers an unknown part of the time; "
-        elif seen.seconds > seen.uncovered_s:
+        between = seen.joules, seen.joules
+        covers = None if span is None and part_time else self.covers
+        if covers is not None and seen.seconds > seen.uncovered_s:
             like = Response(self.sample_s, self.sample_s if span is None else span)
             swings = seen.start.peak_to_peak_watts + seen.end.peak_to_peak_watts
-            low, high = joules_in_step(
+            between = joules_in_step(
                 like, seen.joules, seen.seconds - seen.uncovered_s, seen.range_watts, max(0.0, swings)
             )
-            half = Z95 * uncertainty_joules
-            low, high = min(low, seen.joules - half), max(high, seen.joules + half)
-            if to_be_said(low, high, seen.joules, half):
-                far = f" (the energy then is anything from {max(low, min(seen.joules, 0.0)):.4g} to {high:.4g} J)"
-        if not part_time and not far:
-            return []
         seldom = 0.0 < self.refresh_s < POLLED * self.sample_s  # the register is renewed more often than it is read
-        renewed = f", or that of what they show, {duration(self.refresh_s)}," if seldom else ""
-        why = (
-            f"{name}: {sees}a load with a period near that of its readings, {duration(self.sample_s)}{renewed} or a "
-            f"whole fraction of it can alias unnoticed{far}; measure longer, or vary the start over several runs"
+        renewed = f", or with what they show, {duration(self.refresh_s)}," if seldom else ""
+        why = aliasing(
+            seen.joules,
+            Z95 * uncertainty_joules,
+            between,
+            covers=covers,
+            period=f"{duration(self.sample_s)}{renewed} or a whole fraction of it",
+            cure="measure longer, or vary the start over several runs",
+            always=part_time,
         )
-        return [why]
+        return [f"{self.channel.name}: {why}"] if why else []
 
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)

@@ -13,6 +13,7 @@ import math
 
 import numpy as np
 
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
@@ -101,9 +102,38 @@ def top_unseen(
     return max(lasts, default=0.0) < max(longest if math.isfinite(longest) else shortest, response.period_s)
 
 
-def to_be_said(low: float, high: float, joules: float, half_width: float) -> bool:
-    """Whether such an interval says more than the one of ``half_width`` either side."""
-    return high - low > max(2.0 * _MIN_RATIO * half_width, _MIN_SHARE * abs(joules))
+def aliasing(
+    joules: float,
+    half_width: float,
+    between: tuple[float, float],
+    *,
+    covers: float | None,
+    period: str,
+    cure: str,
+    always: bool = False,
+) -> str:
+    """Say that nothing shows of a load in step with its sensor, and between what the energy then lies.
+
+    Empty where the interval of ``half_width`` either side says as much, unless it is to be said ``always``.
+
+    Parameters
+    ----------
+    between : (float, float)
+        Of :func:`joules_in_step`.
+    covers : float or None
+        What share of the time the sensor sees; None: not known.
+    """
+    low, high, sees, far = min(between[0], joules - half_width), max(between[1], joules + half_width), "", ""
+    if high - low > max(2.0 * _MIN_RATIO * half_width, _MIN_SHARE * abs(joules)):
+        low = max(low, min(joules, 0.0))  # no load uses less than nothing, unless it was shown to
+        far = f": of such a load, and of no other, the energy is anything from {low:.4g} to {high:.4g} J"
+    elif not always:
+        return ""
+    if covers is None:
+        sees = "this sensor covers an unknown part of the time; "
+    elif covers < FULL_COVERAGE:
+        sees = f"this sensor sees {covers:.0%} of the time; "
+    return f"{sees}a load that repeats nearly in step with its readings, {period}, can alias unnoticed{far}; {cure}"
 
 
 def _unseen(
