@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from pmtpy.analysis.energy.estimate import Energy
+from pmtpy.analysis.uncertainty.components import of_scale
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
@@ -88,7 +89,6 @@ def folded_energy(
     length = end_s - start_s
     parts = [
         ("phase", float(np.sqrt(np.sum((jumps * gaps) ** 2) / 12.0)) * length),
-        ("gain", response.gain_u * abs(mean) * length),
-        ("offset", response.offset_u / response.gain * length),
+        *of_scale(response, response.gain_u, response.offset_u / response.gain, mean * length, length).items(),
     ]
     return Energy.of(mean * length, "phase folding", parts)

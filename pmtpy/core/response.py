@@ -46,10 +46,10 @@ class Response:
     gain, offset_w : float
         Steady-state gradient and intercept.
     gain_u, offset_u : float
-        Their standard uncertainties, the first relative, the second of the reading at ``known_at_w``, in W.
+        Their standard uncertainties, the first relative, the second in W of a reading where no power is used.
     known_at_w : float
-        The middle of the powers that gain and offset were fitted over: there an error of the gain shows nothing. 0:
-        gain and offset are known apart from each other.
+        The true power about which an error of the gain turns the line: there the reading is known best. 0: gain and
+        offset are known apart from each other.
     state_w, state_s : float
         How far a reading is off that line by what the board is doing, one standard deviation, and for how long.
     lag_u : float

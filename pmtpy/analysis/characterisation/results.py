@@ -204,7 +204,7 @@ def fitted_response(lattice: PublishingClock, fit: KernelFit, transfer: Transfer
         transfer.gain.value,
         transfer.intercept_w.value,
         transfer.gain.sd / transfer.gain.value,
-        transfer.level_u,
+        math.hypot(transfer.level_u, transfer.gain.sd * transfer.level_at_w),
         best.lag_s.sd,
         best.tau_s.sd if best.tau_s else 0.0,
         best.residual_w,

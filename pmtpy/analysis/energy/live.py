@@ -17,7 +17,7 @@ from pmtpy.analysis.energy.estimate import UNSEEN_PERIODS, Energy, likely_energy
 from pmtpy.analysis.signal.estimate import Z95, bend_sd
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, known_level_u, too_short
+from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, too_short
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
@@ -49,7 +49,7 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
                 period_s=period_s,
                 tau_u=response.tau_u if math.isfinite(response.tau_u) else 0.0,  # a kernel without a one-pole
                 gain_u=known.gain_u,
-                offset_u=known_level_u(known),
+                offset_u=known.offset_u,
                 known_at_w=known.response.known_at_w,
                 noise_w=known.noise or (noise if math.isfinite(noise) else 0.0),
                 state_w=known.response.state_w,

@@ -93,11 +93,6 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
     return UncertaintyBudget.of(list(components.items()), judge.warnings(components))
 
 
-def known_level_u(channel: Channel) -> float:
-    """How well a power is known, in watts, where an error of the gain shows nothing: zero, or where it was fitted."""
-    return math.sqrt(max(channel.offset_u**2 - (channel.gain_u * channel.response.known_at_w) ** 2, 0.0))
-
-
 def of_product(channel: Channel, voltage: Channel, current: Channel, volts: float, amperes: float) -> Channel:
     """Return a power that is formed from a voltage and a current with what follows from the two.
 
@@ -197,8 +192,8 @@ class _Judge:
 
     def scale(self) -> dict[str, float]:
         """What is wrong alike in every reading of a power; in a counter's difference all but the gain cancels."""
-        level_u = known_level_u(self.channel)
-        wrong = of_scale(self.channel.response, self.channel.gain_u, level_u, self.seen.joules, self.seen.seconds)
+        of, seen = self.channel, self.seen
+        wrong = of_scale(of.response, of.gain_u, of.offset_u, seen.joules, seen.seconds)
         return wrong if self.power else {"gain": wrong["gain"]}
 
     def resolution(self) -> float:

@@ -5,6 +5,7 @@ docs/uncertainty.md derives them. Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -52,8 +53,12 @@ REPEATED = frozenset(name for name, of in COMPONENTS.items() if of.repeated)
 AT_ENDS = frozenset(name for name, of in COMPONENTS.items() if of.at_ends)
 
 
-def of_scale(response: Response, gain_u: float, level_u: float, joules: float, seconds: float) -> dict[str, float]:
-    """Return what a wrong gain, a wrong level and what the board is doing make of the energy of a power."""
+def of_scale(response: Response, gain_u: float, offset_u: float, joules: float, seconds: float) -> dict[str, float]:
+    """Return what a wrong gain, a wrong level and what the board is doing make of the energy of a power.
+
+    The offset, in true watts, is that where no power is used; where the line turns it is without what the gain adds.
+    """
+    level_u = math.sqrt(max(offset_u**2 - (gain_u * response.known_at_w) ** 2, 0.0))
     return {
         "gain": gain_u * abs(joules - response.known_at_w * seconds),
         "offset": level_u * seconds,

@@ -512,7 +512,8 @@ def test_an_error_of_the_gain_shows_as_far_as_the_power_is_from_where_it_was_fit
     t = 0.1 * np.arange(100.0)
     found = []
     for known_at_w in (0.0, 80.0, 100.0):
-        response = Response(0.1, 0.1, gain_u=0.01, offset_u=0.5, known_at_w=known_at_w)
+        offset_u = math.hypot(0.5, 0.01 * known_at_w)  # of the zero, as of a channel: the error of the gain is in it
+        response = Response(0.1, 0.1, gain_u=0.01, offset_u=offset_u, known_at_w=known_at_w)
         parts = dict(region_energy(t, np.full(100, 100.0), response, start_s=3.0, end_s=5.0).parts)
         assert parts["offset"] == pytest.approx(1.0)
         found.append(parts.get("gain", 0.0))
