@@ -58,12 +58,16 @@ class Comb:
                 np.log(hit * (q / _STRAY) + miss * (1.0 - q) + rest, out=row[first:last])
         self._views = np.lib.stride_tricks.sliding_window_view(log, math.ceil(MAX_PERIOD_RATIO * self.cells), axis=1)
 
-    def blocks(self, period: float, edges: Floats, cells: int) -> Floats:
-        """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells)."""
+    def blocks(self, period: float, edges: Floats, cells: int, begin_at: int = 0) -> Floats:
+        """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells).
+
+        The first of the phases is ``begin_at`` cells. A phase that goes on below it belongs to the update before.
+        """
         from scipy.sparse import csr_array
 
+        edges = edges - begin_at * self.cell
         k = np.arange(math.ceil(edges[0] / period), math.ceil(edges[-1] / period))
-        at = np.round((k * period - self.start) / self.cell).astype(np.int64)
+        at = np.round((k * period - self.start) / self.cell).astype(np.int64) + begin_at
         first = np.searchsorted(k, np.ceil(edges / period))
         out = np.empty((len(edges) - 1, cells), np.float64)
         most = max(1, _PIECE // cells)  # updates whose cells are held at once

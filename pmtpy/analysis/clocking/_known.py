@@ -64,7 +64,8 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
     origin = float(polls[0] + polls[-1]) / 2.0
     seen = Intervals.between(polls - origin, shown)
     path = follow(seen, period.value, period.u / period.value, 0.0, known=True)
-    clock = clock_of(path, origin, seen, explained(seen, path, seen.changed))
+    # Rows of other registers may be at any distance from these: whether the clock is in them says nothing against it.
+    clock = clock_of(path, origin, seen, 1.0 if stamped else explained(seen, path, seen.changed))
     found, unsure = update_series(polls, shown, clock), clock.phase_s.half_width
     if stamped:
         return _at_instants(found, t_s[1:][new])
@@ -121,16 +122,14 @@ def possible_updates(seen: Updates, unsure_s: float) -> list[tuple[float, Update
     """
     if seen.jitter_s <= unsure_s:
         return [(1.0, seen)]
-    wide = seen.period_s if seen.aged_s else 2.0 * _UNSURE_SD * seen.jitter_s
+    wide = seen.period_s if seen.aged_s else min(2.0 * _UNSURE_SD * seen.jitter_s, seen.period_s)
     parts = math.ceil(wide / (math.sqrt(12.0) * unsure_s))
     each = wide / parts
     middles = each * (np.arange(parts) + 0.5)
     if not seen.aged_s:
-        off = middles - wide / 2.0
-        odds = np.exp(-((off / seen.jitter_s) ** 2) / 2.0)
-        odds /= np.sum(odds)
-        moved = [replace(seen.shifted(by), jitter_s=each / math.sqrt(12.0)) for by in off.tolist()]
-        return list(zip(odds.tolist(), moved, strict=True))
+        # What polls that keep step leave open is flat, and its edges are as sharp as their stamps.
+        moved = [replace(seen.shifted(by), jitter_s=each / math.sqrt(12.0)) for by in (middles - wide / 2.0).tolist()]
+        return [(1.0 / parts, one) for one in moved]
     found = [_on_lattice(seen, float(phase), each) for phase in middles]
     odds = np.exp(-ONE_IN_A_THOUSAND * (np.array([against for against, _ in found]) - min(n for n, _ in found)))
     return [(share, one) for share, (_, one) in zip((odds / np.sum(odds)).tolist(), found, strict=True)]
@@ -142,7 +141,9 @@ def _on_lattice(seen: Updates, phase_s: float, unsure_s: float) -> tuple[int, Up
     Two values in one period, or one that is older than it can be.
     """
     period, polled = seen.period_s, seen.t_s + seen.aged_s / 2.0
-    origin = float(polled[0] + polled[-1]) / 2.0 + phase_s
+    # Counted from where polls that keep step are, so that no part is cut by them.
+    polls_s = float(np.angle(np.mean(np.exp(2j * math.pi * polled / period)))) / (2.0 * math.pi) * period
+    origin = polls_s + phase_s
     k = np.floor((polled - origin) / period).astype(np.int64)
     at = origin + period * k
     first = np.diff(k, prepend=k[:1] - 1) > 0

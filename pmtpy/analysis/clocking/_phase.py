@@ -64,11 +64,22 @@ class _Comb:
         self._comb: Comb | None = None  # of an hour some 55 MB, so it is there only while it is asked
         self.poll, self.span = float(np.median(seen.length)), end - start
         self._logs: dict[float, Floats] = {}
+        self.begin_at = 0  # cells
 
     def logs(self, period: float) -> Floats:
-        """Log-likelihood of each block over phases."""
+        """Log-likelihood of each block over phases, which begin half a period from what the middle says.
+
+        A path that goes on beyond them counts one update twice, or misses one: nothing that is likely is there.
+        """
         if period not in self._logs:
-            self._logs[period] = self._asked().blocks(period, self.edges, self.cells)
+            # From a period before: of each phase all updates count that polls tell of.
+            edges = np.append(self.edges[0] - period, self.edges[1:])
+            blocks = partial(self._asked().blocks, period, edges, self.cells)
+            if not self._logs:
+                told = np.sum(blocks()[len(self.edges) // 2 - 2 :][:3], axis=0)
+                turns = np.exp(told - np.max(told) + 2j * math.pi * np.arange(self.cells) / self.cells)
+                self.begin_at = round((float(np.angle(np.sum(turns))) / (2.0 * math.pi) - 0.5) * self.cells)
+            self._logs[period] = blocks(self.begin_at)
         return self._logs[period]
 
     def at_random(self) -> float:
@@ -235,7 +246,7 @@ def _draw(w: _Walk, comb: _Comb, n: int, rng: np.random.Generator) -> tuple[_Wal
             there[jumped] = path[-1][jumped] + away
         jumps.append(np.where(jumped, (path[-1] - there) * comb.cell, 0.0))
         path.append(there)
-    phases = (np.stack(path[::-1], axis=1) + 0.5) * comb.cell
+    phases = (np.stack(path[::-1], axis=1) + comb.begin_at + 0.5) * comb.cell
     return w, np.asarray(phases, np.float64), np.stack(jumps[::-1], axis=1)
 
 
@@ -261,9 +272,10 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
     middle = off[:, len(t) // 2]
     about = period * float(np.angle(np.mean(np.exp(2j * math.pi * middle / period)))) / (2.0 * math.pi)
     off -= period * np.round((middle - about) / period)[:, None]
-    path = np.median(off, axis=0)
     mean = float(np.median(np.concatenate(steady)))
-    phase = float(path[len(t) // 2])  # the middle block is about instant 0
+    # The middle block is about instant 0. What is not known of its phase moves the path as a whole.
+    phase = float(np.median(off[:, len(t) // 2]))
+    path = phase + np.median(off - off[:, len(t) // 2, None], axis=0)
     at = np.concatenate([edges[:1], t, edges[-1:]])
     return PhasePath(
         _interval(period * (1.0 + mean), period * (1.0 + rate + bent)),

@@ -8,6 +8,7 @@ decide. Readings have Student's t: a running mean now and then holds an update m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from pmtpy.core.rows import Floats, Ints
 _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: loads rest, and step
 # Of readings, and of how late all stamps are: the usual robust choice (Lange, Little, Taylor, JASA 84, 1989). Now and
 # then a reading is far off, and all stamps of a program are by tens of milliseconds (work that runs on after its launch
-# returned, the clock of another host), which the readings of some blocks show.
+# returned, the clock of another host), which the readings of some blocks show; and of what single stamps scatter by.
 ROBUST_TAIL = 4.0
 _STRETCH = 5.0  # periods either side over which the scatter of the power is one
 _UNSEEN_FACTOR = 2.0  # times the mean pace where updates are missing: nothing there tells that it was no faster
@@ -39,8 +40,18 @@ class Rising:
     at_s: Floats
     off2: Floats
     rise2: float  # mean square of the rise: a switch that is off by a while is so much power that is there or is not
+    least2: float  # mean square of rises as small as hardly any
     felt: Floats  # shape (k,); by how much each unknown moves what is seen of the load
     times: Ints  # unknowns that stand for so many times the rise: neither need be known
+
+    @property
+    def likely(self) -> float:
+        """Logarithm of how likely such a rise is beforehand, one of any size being 0: what is stamped is a load.
+
+        Of updates whose instants are not known, some contradict any rise. What is proportional to the rise, and not
+        known, costs them nothing, so that without this a load that uses nothing is the likeliest.
+        """
+        return math.log(self.rise2 / (self.rise2 + self.least2))
 
     def crossed(self, felt: Floats, at: Floats, spread: Floats) -> float:
         """Return the variance of products of the rise and what it is multiplied by, of which no straight line tells.
@@ -80,6 +91,7 @@ class Pace:
     scatter: Floats  # shape (m,); square watts times seconds, of each cell
     trust: Floats  # shape (n,)
     unstamped2: float  # mean square of the power that ran where nothing was stamped, about its mean
+    off2: float  # mean square of what single switches are off by, over what is usual
     # shape (m - 1,) and (m,); how many unknowns walk and scatter were found from at each place: none but what is usual
     decided: tuple[Floats, Floats]
 
@@ -100,8 +112,10 @@ class Posterior:
     rest: Floats  # shape (n,); what the terms do not show of each reading
     evidence: float  # logarithm of the likelihood of the readings, a constant aside; 0 unless it was asked for
     # (mean, variance): of the steps, of the excess, and of what the readings differ by; none where the evidence was
-    # asked for
+    # asked for, as of the next: of what ran unstamped, and of switches that are off, the sum of squares over what these
+    # were taken for, and how many unknowns decided that
     moments: tuple[tuple[Floats, Floats], ...]
+    sums: tuple[tuple[float, float], ...]
 
 
 class Readings:
@@ -182,11 +196,12 @@ class Readings:
         walk = np.full(self._sources.steps, moved / period)
         scatter = np.full(len(walk) + 1, moved * period / 16.0)
         nothing = np.zeros_like(walk), np.zeros_like(scatter)
-        return Pace(walk, scatter, np.ones(len(self.y)), self._highest2, nothing)
+        return Pace(walk, scatter, np.ones(len(self.y)), self._highest2, 1.0, nothing)
 
     def next(self, pace: Pace, found: Posterior) -> Pace:
         """Find the pace anew from what moved."""
-        (moved, moved_v), (rose, rose_v), (missed, missed_v), (ran, ran_v) = found.moments
+        (moved, moved_v), (rose, rose_v), (missed, missed_v) = found.moments
+        (ran, ran_decided), (slid, slid_decided) = found.sums
         period = self.response.period_s
         decided = np.clip(1.0 - moved_v / pace.walk, 0.0, 1.0)
         usual = 1.0 / float(np.mean(1.0 / pace.walk))
@@ -196,12 +211,11 @@ class Readings:
         scatter = self._stretch.sums(rose**2) / (self._stretch.sums(scattered) + _MIN_NOISE_SHARE)
         off = (missed**2 + missed_v) / self._noise2
         trust = (ROBUST_TAIL + 1.0) / (ROBUST_TAIL + off)
-        at = self._unstamped > 0.0
-        ran2, varied = ran[at] ** 2 / self._unstamped[at], pace.unstamped2 * self._unstamped[at]
-        known = np.clip(1.0 - ran_v[at] / varied, 0.0, 1.0)
-        unstamped2 = (_WALK_TAIL * self._highest2 + np.sum(ran2)) / (_WALK_TAIL + np.sum(known))
+        unstamped2 = (_WALK_TAIL * self._highest2 + pace.unstamped2 * ran) / (_WALK_TAIL + ran_decided)
+        off2 = (ROBUST_TAIL + pace.off2 * slid) / (ROBUST_TAIL + slid_decided)
         walk = np.maximum(walk, _MIN_NOISE_SHARE * self._noise2 / period)
-        return Pace(walk, np.maximum(scatter, least), np.asarray(trust), float(unstamped2), (decided, scattered))
+        by = (decided, scattered)
+        return Pace(walk, np.maximum(scatter, least), np.asarray(trust), unstamped2, off2, by)
 
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
@@ -233,12 +247,12 @@ class Readings:
         sources, steps = self._sources, self._sources.steps
         kinds, cells = np.cumsum([steps, sources.cells]), slice(steps, steps + sources.cells)
         own = np.concatenate([pace.walk, pace.scatter, self._noise2 / pace.trust])
-        unstamped = pace.unstamped2 * self._unstamped
+        unstamped, slid = pace.unstamped2 * self._unstamped, np.zeros(sources.cells)
         variance = own.copy()
-        variance[cells] += unstamped + self._beside
         if terms.rising:
             off, stamped = self._off(terms.rising)
-            variance[cells] += terms.rising.rise2 * off
+            slid = terms.rising.rise2 * pace.off2 * off
+        variance[cells] += unstamped + self._beside + slid
         straight = terms.shown - terms.columns @ terms.at
         shown = np.column_stack([self.y - straight[:-1], terms.columns[:-1]])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
@@ -266,23 +280,20 @@ class Readings:
         walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
         crossed = terms.rising.crossed(felt, terms.at, spread) if terms.rising else 0.0
         known = float(variance @ missing**2) + float(felt @ spread @ felt) + crossed
-        evidence = 0.0
-        moments: tuple[tuple[Floats, Floats], ...] = ()
+        evidence, moments = 0.0, tuple[tuple[Floats, Floats], ...]()
+        sums = tuple[tuple[float, float], ...]()
         if judged:
-            left_over = float(sides[:, 0] @ solved.found[:, 0])
-            left_over += float(terms.mean @ precision @ terms.mean) - float(right @ spread @ right)
+            left_over = float(sides[:, 0] @ solved.found[:, 0] + terms.mean @ precision @ terms.mean)
+            left_over -= float(right @ spread @ right)
             evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
             evidence -= float(np.linalg.slogdet(left)[1]) + left_over
+            evidence += 2.0 * terms.rising.likely if terms.rising else 0.0
             known *= self._widened(pace, own[: kinds[1]] * missing[: kinds[1]] ** 2, known)
         else:
-            shared = np.sum((moved @ spread) * moved, 1) / variance**2
-
-            def told(of: Floats, where: slice) -> tuple[Floats, Floats]:
-                """Return mean and variance of what sources of these variances did."""
-                return of / variance[where] * found[where], of * (1.0 - of * seen[where]) + of**2 * shared[where]
-
+            told = _Told(variance, found, seen, np.sum((moved @ spread) * moved, 1) / variance**2)
             each = (slice(0, steps), cells, slice(kinds[1], None))
-            moments = (*(told(own[where], where) for where in each), told(unstamped, cells))
+            moments = tuple(told.of(own[where], where) for where in each)
+            sums = told.summed(unstamped, cells), told.summed(slid, cells)
         return Posterior(
             joules + float(straight[-1] + terms.columns[-1] @ unknowns),
             known,
@@ -294,7 +305,29 @@ class Readings:
             np.asarray(shown[:, 0] - shown[:, 1:] @ unknowns, np.float64),
             evidence / 2.0,
             moments,
+            sums,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is known of sources: their variances, found amounts, what readings see of each, and what they share."""
+
+    variance: Floats
+    found: Floats
+    seen: Floats
+    shared: Floats
+
+    def of(self, part: Floats, where: slice) -> tuple[Floats, Floats]:
+        """Return mean and variance of what a ``part`` of the variance of each did."""
+        mean = part / self.variance[where] * self.found[where]
+        return mean, part * (1.0 - part * self.seen[where]) + part**2 * self.shared[where]
+
+    def summed(self, part: Floats, where: slice) -> tuple[float, float]:
+        """Return the sum of squares of the same over ``part``, and how many unknowns readings decide of them."""
+        at = part > 0.0
+        mean, left = (moment[at] / part[at] for moment in self.of(part, where))
+        return float(mean @ (mean * part[at])), float(np.sum(np.clip(1.0 - left, 0.0, 1.0)))
 
 
 def _drawn_out(left: Floats, right: Floats, felt: Floats, sd: Floats, scattered: float) -> tuple[Floats, Floats]:

@@ -48,6 +48,7 @@ _MAX_OFF_S = 1.5e-3  # from there: what is further off is of the load itself
 # third of them in step, the readings spoke against the stamps by 2.2 to one at most.
 _FOLLOWED_ODDS = 5.0
 _MIN_STEPS = 3  # between readings, from which they tell how much the power varies
+_LEAST_RISE = 0.1  # of the highest reading: boards idle at some tenths of it, and loads are what one measures
 MAX_UNSEEN_RATIO = 3.0  # of the highest reading: a load that was hardly shown; boards idle at a tenth of their limit
 
 
@@ -146,7 +147,7 @@ class StampedLoad:
         shown = rise * shape + other * elsewhere + own * (stamped - even) + by_turn * (first - second)
         felt = np.concatenate([[1.0], np.zeros(6), np.full(len(behind), -rise)])
         times = np.array([1, 2, 3, *range(7, 7 + len(behind))])
-        rising = Rising(ended.edges, self.off2, rise2, felt, times)
+        rising = Rising(ended.edges, self.off2, rise2, float(_LEAST_RISE * self.sd[4]) ** 2, felt, times)
         sd[5] = math.sqrt(rise2) / 2.0  # all of the scatter is the load's own, or nothing: half the rise either way
         sd[6] = _IN_TURN_SHARE * math.sqrt(rise2)
         return Terms(at, self.mean, sd, shown, np.column_stack(rows), rising)

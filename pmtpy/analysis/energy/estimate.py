@@ -304,13 +304,18 @@ def _started(readings: Readings, load: StampedLoad) -> _Explained:
 def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
     at, square = load.start(readings.y, *start)
     pace, found = readings.first(), list[Posterior]()
+    usual = pace
     for _ in range(_ROUNDS):
-        found.append(readings.solve(pace, load.about(at, square)))
-        at, pace = found[-1].unknowns, readings.next(pace, found[-1])
+        found.append(readings.solve(usual, load.about(at, square)))
+        at, pace = found[-1].unknowns, readings.next(usual, found[-1])
         square = (at - load.mean) ** 2 + np.diag(found[-1].spread)
-    pace = readings.stated(pace)
-    last = readings.solve(pace, load.about(at, square), judged=True)
-    return _Explained(last, found[0], pace, at, square)
+        # Switches that scatter less than is usual make this explanation likelier than others; of how the power follows
+        # each of them readings tell less, so that no energy is surer by it.
+        usual = replace(pace, off2=max(pace.off2, 1.0))
+    pace, terms = readings.stated(pace), load.about(at, square)
+    evidence = readings.solve(pace, terms, judged=True).evidence
+    last = readings.solve(readings.stated(usual), terms, judged=True)
+    return _Explained(replace(last, evidence=evidence), found[0], pace, at, square)
 
 
 def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, rounded_w: float) -> Energy:

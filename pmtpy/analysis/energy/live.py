@@ -27,7 +27,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 ROWS_BEFORE_S = 5.0  # rows before a region that tell when the register is renewed, at least
-_MAX_INSTANT_U = 0.035  # of the period: instants that are less sure are weighed in parts by what the load tells
+_MAX_INSTANT_U = 0.02  # of the period: instants that are less sure are weighed in parts by what the load tells
 _UNCOVERED = "the rows do not show the power from before the region up to its end"
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 

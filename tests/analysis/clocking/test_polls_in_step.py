@@ -1,0 +1,35 @@
+"""Polls that keep step with a register whose period is known: they leave the phase open, evenly, and tell no wander."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pmtpy.analysis.clocking import live_updates, possible_updates
+from pmtpy.core.response import Number
+
+_PERIOD_S, _SECONDS = 0.1, 7.0
+
+
+@pytest.mark.parametrize("length", [0.5, 1.0])
+def test_what_polls_in_step_leave_open_holds_the_instants(length: float) -> None:
+    # All that is open is stated, at one height. An update at the end of the rows, or a path that goes on beyond the
+    # phases that are weighed, counts neither for a phase nor against it.
+    held, slopes = [], []
+    for seed, phase in enumerate(np.linspace(0.0, 1.0, 20, endpoint=False)):
+        rng = np.random.default_rng(seed)
+        t = np.arange(0.0, _SECONDS, length * _PERIOD_S) + rng.uniform(0.0, 5e-4)
+        t += rng.uniform(0.0, 2e-4, len(t))
+        k = np.floor((t - phase * _PERIOD_S) / _PERIOD_S)
+        watts = 200.0 + np.random.default_rng(99).standard_normal(200)[k.astype(np.int64)]
+        seen = live_updates(t, watts, Number(_PERIOD_S, 2e-5), length * _PERIOD_S)
+        slopes.append(float(np.ptp(seen.t_s - _PERIOD_S * np.arange(len(seen)))) if len(seen) > 40 else 0.0)
+        parts = possible_updates(seen, 0.02 * _PERIOD_S)
+        assert sum(share for share, _ in parts) == pytest.approx(1.0)
+        turns = [u.t_s[5] / _PERIOD_S - phase for _, u in parts]
+        off = [_PERIOD_S * abs(turn - round(turn)) for turn in turns]
+        near = int(np.argmin(off))
+        held.append(off[near] < 0.05 * _PERIOD_S and parts[near][0] > 0.2 / len(parts))
+    assert np.mean(held) >= 0.95, held
+    if length < 1.0:  # of a clock that was followed
+        assert np.median(slopes) < 1e-3
