@@ -32,7 +32,6 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 # ... kernel with a larger gain fits as well, without end
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
-_MIN_WANDER = 1e-4  # of a period
 METER_GRAIN = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _MAX_AGE_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _MIN_TAU_DIFFERENCE = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
@@ -166,8 +165,8 @@ class Problem:
 
     @property
     def wanders(self) -> bool:
-        """Whether the phase was found to wander by more than it matters."""
-        return float(np.std(self.wander)) > _MIN_WANDER * self.period
+        """Whether the phase was found to wander."""
+        return bool(np.any(self.wander))
 
 
 def point_of(shape: Shape) -> Floats:

@@ -25,7 +25,6 @@ MAX_WIDTH_PERIODS = 16.0  # periods: the widest window, and the slowest one-pole
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
 _LAGS = 1000  # ... unless that makes more of them than this; of readings as many show the shape of the loss
 _TAUS = 36
-_GROUPS = 24  # widths that are told apart
 _MIN_UNEXPLAINED = (
     1e-4  # of the reference's variance: a kernel that leaves less, as one of a load's period does, shows rounding
 )
@@ -175,7 +174,7 @@ def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[
     age = np.abs(near[:, 1] + near[:, 2] / 2.0 + near[:, 3])
     spread = np.hypot(near[:, 2] / math.sqrt(12.0), near[:, 3])
     left, groups = np.ones(len(near), np.bool_), list[tuple[bool, float, list[Floats]]]()
-    while np.any(left) and len(groups) < _GROUPS:
+    while np.any(left):
         first = int(np.argmax(left))
         alike = left & (np.abs(spread - spread[first]) <= SAME_WIDTH_SHARE * spread[first])
         left &= ~alike

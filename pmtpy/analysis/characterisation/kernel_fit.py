@@ -56,8 +56,6 @@ _COMMON_PARAMETERS = 4  # parameters that each family has: offset, rate, gain, i
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
-_MAX_LOSS_RATIO = 20.0  # times the least loss at the first, rough look: not followed further ...
-_MAX_FOLLOWED = 6  # ... nor are more of one family
 _SAME_MINIMUM = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _PROFILE_STEPS = (
     0.02,
@@ -250,18 +248,12 @@ def _fits(
         crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
         asked = {*_NAMED, *RIVALS} - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
         fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in sorted(asked)]
-    limit = _MAX_LOSS_RATIO * min(f.loss for f in fits)
-    kept = []
-    for family in (*_NAMED, *RIVALS):
-        first, *rest = sorted((f for f in fits if f.family == family), key=lambda f: f.loss)[:_MAX_FOLLOWED]
-        kept += [first, *(f for f in rest if f.loss < limit)]
     repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
     if repeats is not None:
         top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
         points = _aliases(top.point, repeats, MAX_WIDTH_PERIODS * problem.period)
-        alike = [polish(rough, BOXCAR, point, even, fixed="wander") for point in points]
-        kept += [f for f in alike if f.loss < limit]
-    distinct = _distinct(problem, kept)
+        fits += [polish(rough, BOXCAR, point, even, fixed="wander") for point in points]
+    distinct = _distinct(problem, fits)
     fits = [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct]
     return _distinct(problem, fits if repeats_s is None else [_nearest(problem, f, repeats_s) for f in fits])
 
