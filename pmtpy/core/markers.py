@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 _EDGE = re.compile(r"(?:(?P<name>.*?)[\s:._/-]+)?(?P<edge>start|begin|on|end|stop|off)", re.IGNORECASE | re.DOTALL)
+_ROUNDED_S = 2e-6  # by which times of a text file differ from those of its metadata
 _OPENING = {"start", "begin", "on"}
 
 
@@ -44,3 +46,33 @@ def paired(marks: Iterable[tuple[float, str]]) -> tuple[list[Span], list[tuple[f
             single.append((t, label))
     single += [mark for waiting in opened.values() for mark in waiting]
     return sorted(found, key=lambda r: (r.start, -r.end)), sorted(single)
+
+
+def at_own_instants(
+    marks: Iterable[tuple[float, str]], rows: Iterable[float], own: Iterable[tuple[float, str]]
+) -> list[tuple[float, str]]:
+    """Return the marks of rows, each label at the instant at which it was set, where that is known.
+
+    Parameters
+    ----------
+    marks : iterable of (float, str)
+        Times of rows and what is written there, in order; several labels of one row have semicolons between them.
+    rows : iterable of float
+        The time of the row before each, between which and its own the instant lies; infinite where there is none, since
+        nothing is recorded of what was before the first row.
+    own : iterable of (float, str)
+        The instants, in order.
+    """
+    left: dict[str, deque[float]] = {}
+    for t, text in own:
+        for label in text.split(";"):
+            left.setdefault(label, deque()).append(t)
+    found = []
+    for (row, text), before in zip(marks, rows, strict=True):
+        for label in text.split(";"):
+            waiting = left.get(label, deque())
+            while waiting and waiting[0] < before - _ROUNDED_S:
+                waiting.popleft()
+            inside = bool(waiting) and waiting[0] <= row + _ROUNDED_S
+            found.append((min(waiting.popleft(), row) if inside else row, label))
+    return found

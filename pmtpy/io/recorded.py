@@ -21,7 +21,7 @@ from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns
-from pmtpy.io.write.base import Ending, Header, RecordedRegion
+from pmtpy.io.write.base import Ending, Header, RecordedMark, RecordedRegion
 
 Flags = npt.NDArray[np.bool_]
 _UNITS = {q.value: q for q in Quantity}
@@ -164,15 +164,36 @@ def _regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
     )
 
 
+def _marks_of(facts: dict[str, Any] | None) -> tuple[RecordedMark, ...]:
+    """Return when marks were set, as metadata tell it; what is no mark is not one."""
+    found = (facts or {}).get("marks") or ()
+    return tuple(
+        RecordedMark(m["label"], m["t_ns"])
+        for m in (found if isinstance(found, list) else ())
+        if isinstance(m, dict) and type(m.get("t_ns")) is int and isinstance(m.get("label"), str)
+    )
+
+
+def _zero_ns(facts: dict[str, Any], start_unix_s: float) -> int | None:
+    """Return a Unix time on the clock of the times in metadata; None where that is not known."""
+    anchor = _anchor(facts, "start")
+    host = facts.get("clock", "host") == "host"
+    if not math.isfinite(start_unix_s) or (host and anchor is None):
+        return None
+    return round(start_unix_s * 1e9) - (anchor.unix_offset_ns if host and anchor is not None else 0)
+
+
+def marks_in(facts: dict[str, Any] | None, start_unix_s: float) -> list[tuple[float, str]]:
+    """Return when the host set marks, in order, in seconds since a Unix time."""
+    zero_ns = _zero_ns(facts or {}, start_unix_s)
+    return [] if zero_ns is None else sorted(((m.t_ns - zero_ns) / 1e9, m.label) for m in _marks_of(facts))
+
+
 def regions_in(facts: dict[str, Any] | None, start_unix_s: float) -> list[Span]:
     """Return the regions that a program measured while it was recorded, in order, in seconds since a Unix time."""
-    known = facts or {}
-    anchor = _anchor(known, "start")
-    host = known.get("clock", "host") == "host"
-    if not math.isfinite(start_unix_s) or (host and anchor is None):
+    zero_ns = _zero_ns(facts or {}, start_unix_s)
+    if zero_ns is None:
         return []
-    to_unix_ns = anchor.unix_offset_ns if host and anchor is not None else 0
-    zero_ns = round(start_unix_s * 1e9) - to_unix_ns
     found = [Span((r.start_ns - zero_ns) / 1e9, (r.end_ns - zero_ns) / 1e9, r.label) for r in _regions_of(facts)]
     return sorted(found, key=lambda r: (r.start, -r.end))
 
@@ -243,6 +264,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
         time_u_s=time_u_of(known),
         aged_s=aged_of(known),
+        marks=_marks_of(facts),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,7 +19,8 @@ from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.clocking import Polling
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.markers import Span, paired
+from pmtpy.core.markers import Span, at_own_instants, paired
+from pmtpy.core.presentation import duration
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
@@ -31,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 # Kinds of recordings by the names that their readers give.
 AS_SHOWN = "record it as the sensor shows it, with -o calibration=none"  # the cure for what was corrected already
+_LITTLE = 0.02  # of a region, by which its ends may be off without a word
 _STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
 
@@ -100,10 +103,32 @@ def times_of(table: pd.DataFrame, *, alone: bool = False) -> str:
 
 
 def marked(table: pd.DataFrame, t_s: Floats) -> list[Span]:
-    """Return what start and end markers enclose, by times of the rows."""
+    """Return what start and end markers enclose, by when they were set where it tells that, else by times of rows."""
+    return paired(_marks(table, t_s))[0]
+
+
+def late_marks(table: pd.DataFrame, t_s: Floats) -> str:
+    """Say so where regions may be off by more than a little, since their marks stand on rows; empty: they are not."""
+    row_before = dict(zip(t_s[1:].tolist(), t_s[:-1].tolist(), strict=True))
+    marks = [(t, row_before.get(t, t)) for span in marked(table, t_s) for t in (span.start, span.end)]
+    late_s = max((t - before for t, before in marks), default=0.0)
+    shortest_s = min((span.end - span.start for span in marked(table, t_s)), default=0.0)
+    if late_s <= _LITTLE * shortest_s:
+        return ""
+    return (
+        f"{table.attrs['path']}: its marks stand on the rows behind them, and it does not tell when they were set: "
+        f"what lies between two may have begun or ended up to {duration(late_s)} earlier"
+    )
+
+
+def _marks(table: pd.DataFrame, t_s: Floats) -> list[tuple[float, str]]:
     labels = table["marker"].fillna("").to_numpy(str)
     rows = np.flatnonzero(labels != "")
-    return paired(zip(t_s[rows].tolist(), labels[rows].tolist(), strict=True))[0]
+    marks = zip(t_s[rows].tolist(), labels[rows].tolist(), strict=True)
+    before = np.where(rows > 0, t_s[rows - 1], math.inf)
+    set_s, texts = zip(*table.attrs.get("marks", ()), strict=True) if table.attrs.get("marks") else ((), ())
+    own = np.interp(set_s, table["elapsed"].to_numpy(np.float64), t_s)  # the times may have been laid on other clocks
+    return at_own_instants(marks, before.tolist(), zip(own.tolist(), texts, strict=True))
 
 
 def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:

@@ -17,7 +17,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.lab.recorded import marked, one_run, power_column, powers_of, times_of
+from pmtpy.lab.recorded import late_marks, marked, one_run, power_column, powers_of, times_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,7 @@ def side_by_side(
     traces: list[Trace] = []
     tables: list[pd.DataFrame] = []
     waiting: list[Span] = []
+    late: list[str] = []
     paths = list(dict.fromkeys(split(thing)[0] for thing in things))
     for thing in things:
         path, channel = split(thing)
@@ -82,6 +83,7 @@ def side_by_side(
             trace = trace_of(table, name, f"{shown}#{name}" if several or channel else shown)
             traces.append(replace(trace, regions=(*waiting, *spans)))
             waiting, spans = [], []
+        late.append(late_marks(table, table[times_of(table)].to_numpy(np.float64)))
         tables.append(table)
     one = one_run(tables) if one_clock is None else one_clock
     if one and len({times_of(t) for t in tables}) > 1:
@@ -89,7 +91,7 @@ def side_by_side(
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
-    return SideBySide(traces, one, warnings)
+    return SideBySide(traces, one, [*warnings, *filter(None, dict.fromkeys(late))])
 
 
 def polls_alone(read: pd.DataFrame) -> bool:

@@ -199,8 +199,12 @@ class Intake:
 
     # -- beside the rows -------------------------------------------------------------------------------------------
 
-    def label(self, text: str) -> None:
-        """Put a label on the present instant: in the device's own stream where it can, else timed by the host."""
+    def label(self, text: str) -> int | None:
+        """Put a label on the present instant: in the device's own stream where it can, else timed by the host.
+
+        Returns the instant, where the host timed it.
+        """
+        now_ns = None
         if self.failure is not None:
             raise self.failure
         # In a file a mark stands between two rows. Counters are read before and after it, so that these are close.
@@ -210,9 +214,11 @@ class Intake:
         if self.source.mark(text):
             self._sent = [*self._sent[-_MOST_LABELS:], text]
         else:
-            self._labels.put(self._clock.now_ns(), text)
+            now_ns = self._clock.now_ns()
+            self._labels.put(now_ns, text)
         if closely:
             self.step()
+        return now_ns
 
     @property
     def _counts(self) -> bool:

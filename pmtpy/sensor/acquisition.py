@@ -173,10 +173,13 @@ class Acquisition:
             self.intake.resume(source, self.interval_s)
         self.schedule()
 
-    def label(self, text: str) -> None:
-        """Put a label on the present instant: in the device's own stream where it can, else timed by the host."""
+    def label(self, text: str) -> int | None:
+        """Put a label on the present instant: in the device's own stream where it can, else timed by the host.
+
+        Returns the instant, where the host timed it.
+        """
         with self.intake.lock:
-            self.intake.label(text)
+            return self.intake.label(text)
 
     def recent(self, seconds: float | None) -> Recent:
         """Return arrays of the last ``seconds``, or of all that is kept."""

@@ -126,13 +126,18 @@ class Sensor:
     def mark(self, label: str) -> None:
         """Put a label on the present instant: in the device's own stream where it can, else timed by the host.
 
-        It appears in the dump on the row that it belongs to, and in :meth:`history`.
+        It appears in the dump on the row that it belongs to, in the metadata at its own instant, and in
+        :meth:`history`.
         """
         self._acquisition.check()
         if not isinstance(label, str) or not label or any(c in label for c in "\r\n"):
             msg = f"a marker needs a label, text of one line, not {label!r}"
             raise TargetError(msg)
-        self._acquisition.label(label)
+        t_ns, writer = self._acquisition.label(label), self._dump
+        if t_ns is not None and writer is not None:
+            from pmtpy.io.write import RecordedMark  # loaded by the dump
+
+            writer.note_mark(RecordedMark(label, t_ns))
 
     def load(self, trace: Trace | None = None, *, device: int | None = None) -> LoadStamps:
         """Return what to enter while the device works: ``with sensor.load(): launch(); synchronise()``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pmtpy.core.markers import Span, paired
+from pmtpy.core.markers import Span, at_own_instants, paired
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,11 @@ def test_what_is_not_paired_stays_a_mark() -> None:
 def test_labels_of_one_row_are_told_apart() -> None:
     marks = [(0.0, "step start"), (1.0, "step end;x;step start"), (2.0, ""), (3.0, "step end")]
     assert paired(marks) == ([Span(0.0, 1.0, "step"), Span(1.0, 3.0, "step")], [(1.0, "x")])
+
+
+def test_marks_stand_at_their_own_instants_where_these_are_known() -> None:
+    rows = [(1.0, "a start"), (2.0, "a end; b"), (4.0, "c"), (5.0, "c")]
+    own = [(-0.5, "a start"), (1.7, "a end; b"), (3.2, "c"), (9.0, "c")]
+    found = at_own_instants(rows, [float("inf"), 1.0, 3.0, 4.0], own)
+    # The first row has none before it, and what is said of the last does not fit to it.
+    assert found == [(1.0, "a start"), (1.7, "a end"), (1.7, " b"), (3.2, "c"), (5.0, "c")]

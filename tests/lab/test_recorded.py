@@ -10,10 +10,15 @@ import pandas as pd
 import pytest
 
 from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.world import make_world
+from pmtpy.io.convert import convert
 from pmtpy.lab import two_clocks
 from pmtpy.lab.procedures import energy_curve
-from pmtpy.lab.recorded import read_file, read_series
+from pmtpy.lab.recorded import late_marks, marked, marked_load, read_file, read_series
 from pmtpy.lab.traces import side_by_side
+from pmtpy.sensor.sensor import Sensor
+from tests.support.worlds import Gauge
 
 
 def test_energy_over_lost_rows_is_bridged_by_the_powers_either_side(tmp_path: Path) -> None:
@@ -49,6 +54,44 @@ def test_marks_without_power_belong_to_the_recording_before_them_or_else_to_the_
         ("other.csv#total", 1),
     ]
     assert last.one_clock
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.jls"])
+def test_a_stretch_between_marks_of_a_slow_sensor_has_their_own_instants(tmp_path: Path, name: str) -> None:
+    clock = ManualClock()
+    sensor = Sensor(Gauge(make_world("constant:100", clock=clock)), "test", clock, interval_s=1e6)
+
+    def go_on(seconds: float) -> None:
+        clock.advance(seconds)
+        sensor.read()
+
+    sensor.start_dump(tmp_path / name)
+    go_on(1.0)
+    go_on(1.0)
+    clock.advance(0.1)
+    sensor.mark("solve start")
+    go_on(0.9)
+    clock.advance(0.5)
+    sensor.mark("solve end")
+    go_on(0.5)
+    go_on(1.0)
+    sensor.stop_dump()
+    sensor.close()
+    converted = tmp_path / "other.csv"
+    convert(tmp_path / name, converted)
+    for path in (tmp_path / name, converted):
+        table = read_file(str(path), (0.5, 4.5))
+        at = table["elapsed"].to_numpy()
+        assert at[table["marker"].to_numpy() != ""] == pytest.approx([3.0, 4.0])  # on the next row, as ever
+        (span,) = marked(table, at)
+        assert (span.start, span.end) == pytest.approx((2.1, 3.5))
+        load = marked_load(table)
+        assert load is not None
+        assert load.off_s - load.on_s == pytest.approx([1.4])
+        assert not late_marks(table, at)
+        table.attrs["marks"] = []  # as others write it
+        assert [(s.start, s.end) for s in marked(table, at)] == [pytest.approx((3.0, 4.0))]
+        assert "may have begun or ended up to 1 s earlier" in late_marks(table, at)
 
 
 def test_a_recording_that_is_put_on_another_clock_keeps_its_powers(monkeypatch: pytest.MonkeyPatch) -> None:

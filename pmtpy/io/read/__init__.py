@@ -7,6 +7,7 @@ only if that is asked for. Needs pandas, which is imported when it is used.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi, device_trace
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording, check_opens
+from pmtpy.io.recorded import marks_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +98,8 @@ def load(
         ``marker``, ``lost``, ``total_W``, ``total_J``, then ``NAME_V``, ``NAME_A``, ``NAME_W``, ``NAME_J`` and others.
         ``attrs`` holds ``path``, ``format``, ``clock``, ``total`` (what it is made of), ``joules`` (recorded or
         integrated), ``uncovered_s``, ``virtual``, ``complete`` (None: the file does not say), ``metadata``,
-        ``broken_lines`` and ``notes``.
+        ``broken_lines``, ``notes`` and ``marks``: (elapsed seconds, label) of those that the host set while it was
+        recorded, which stand on the next row.
 
     Raises
     ------
@@ -123,6 +126,8 @@ def load(
         what = str(error) or type(error).__name__
         msg = f"{place} cannot be read: {what}; copy it again from its source, or remove what was changed in it"
         raise FileFormatError(msg) from error
+    zero_s = float(table["time"].iloc[0] - table["elapsed"].iloc[0]) if len(table) else math.nan
+    table.attrs["marks"] = marks_in(table.attrs["metadata"], zero_s)
     if len(table) == 1 and part.whole:
         table.attrs["notes"].append("it holds a single row: no time passes in it, and its energy is not known")
     return table

@@ -20,12 +20,12 @@ from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
 from pmtpy.io.columns import with_gap
-from pmtpy.io.write.base import Ending, RecordedRegion, Sink
+from pmtpy.io.write.base import Ending, RecordedMark, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
 _NOTHING = Remarks()
 _WORTH_A_REMARK = 1e-3  # of a dump: time without known energy
-_MOST_REGIONS = 100_000  # some megabytes of metadata
+_MOST_REGIONS = 100_000  # and as many marks: some megabytes of metadata
 DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
 
@@ -73,11 +73,12 @@ class Writer:
         self._sink = sink
         self._max_rows = max_rows
         self._thinner = thinner
-        self._lock = threading.Lock()  # guards the five below; never held while something is written
+        self._lock = threading.Lock()  # guards the six below; never held while something is written
         self._queue: list[Frame] = []
         self._queued = 0
         self._gap = _Gap()  # on the way into the queue
         self._regions: list[RecordedRegion] = []
+        self._marks: list[RecordedMark] = []
         self._dropped = 0
         self._lost = 0
         # by column, ns: of the first row and of the newest, the time; and for how long no energy was known by then
@@ -125,6 +126,12 @@ class Writer:
         with self._lock:
             if len(self._regions) < _MOST_REGIONS:
                 self._regions.append(region)
+
+    def note_mark(self, mark: RecordedMark) -> None:
+        """Keep when a mark was set, for the metadata at the end; of the first of very many."""
+        with self._lock:
+            if len(self._marks) < _MOST_REGIONS:
+                self._marks.append(mark)
 
     def end(self, anchor: Anchor, failure: str = "", remarks: Remarks = _NOTHING, short_ns: int = 0) -> None:
         """Tell the thread to write what waits, close the sink and end. Does not wait; only the first call counts.
@@ -217,6 +224,7 @@ class Writer:
             remarks.aged_s,
             uncovered_s,
             short_ns / 1e9,
+            tuple(self._marks),
         )
         try:
             ending = self._sink.close(ending)

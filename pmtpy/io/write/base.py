@@ -38,6 +38,14 @@ class RecordedRegion:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedMark:
+    """When the host set a mark, which stands on the next row; time as those of the rows."""
+
+    label: str
+    t_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """A stretch of a recording whose energies are to be judged. Arrays have a column for the total first."""
 
@@ -113,6 +121,7 @@ class Ending:
     # seconds for which the energy of the total, or of the channel that lacks most, is not known; None: nobody counted
     uncovered_s: float | None = None
     short_s: float = 0.0  # of it: how long before the end, because nothing that shows it has come
+    marks: tuple[RecordedMark, ...] = ()  # in order; without those of the device's own stream, which are rows of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +204,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
             facts["launch"] = header.launch.to_dict() | {"shared": is_shared(header.launch, header.machine)}
     if ending is not None and ending.regions:
         facts["regions"] = [asdict(r) for r in ending.regions]
+    if ending is not None and ending.marks:
+        facts["marks"] = [asdict(m) for m in ending.marks]
     if header.converted_from:
         facts |= {"converted_from": header.converted_from, "clock": "host" if header.host_clock else "unix"}
     return facts
