@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pmtpy.core.response import UNKNOWN
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Source, Traits
 from pmtpy.emulators.world import World, make_world
-from pmtpy.testing import check_lost, check_promptness, check_source
+from pmtpy.testing import _readings, check_lost, check_promptness, check_source
 from tests.support.worlds import Counter, Gauge, Stream
 
 LOAD = "square:low=30,high=90,hz=0.5"
@@ -135,17 +136,26 @@ def test_a_source_that_repeats_itself_is_found_out() -> None:
         check(Repeating)
 
 
-def test_a_reading_that_waits_is_found_out_unless_it_says_so() -> None:
+def test_a_reading_that_waits_is_found_out_unless_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_s = [0.0]  # by a clock of the test: a busy machine lets threads wait that do not
+
+    def wait(seconds: float) -> None:
+        waited_s[0] += seconds
+
+    time = SimpleNamespace(perf_counter=lambda: waited_s[0], thread_time=lambda: 0.0)
+    monkeypatch.setattr(_readings, "time", time)
+    monkeypatch.setattr(_readings, "_SCHEDULED", Path(os.devnull))
+
     class Slow(Counter):
         def poll(self) -> Sequence[float]:
-            time.sleep(0.01)
+            wait(0.01)
             return super().poll()
 
     class Waiting(Stream):
         def read(self) -> Block:
             block = super().read()
             if not len(block):
-                threading.Event().wait(0.02)  # for more to come
+                wait(0.02)  # for more to come
             return block
 
     class Said(Slow):
