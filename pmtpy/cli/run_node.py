@@ -20,7 +20,7 @@ from pmtpy.cli import gather as gather_verb
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cluster.gather import ResultFolder, add_up, is_read, of_this_run
+from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
@@ -145,10 +145,9 @@ def _all_there(found: Sequence[Found], launch: Launch) -> bool:
     ended = [f for f in found if f.energy is not None]
     if {f.node for f in found} - {f.node for f in ended}:
         return False
-    told = sum(int(f.launch.get("local_size") or 0) for f in ended)
-    if launch.nodes is not None:
-        return len({f.node for f in ended}) >= launch.nodes
-    return launch.size is None or told >= launch.size
+    if all_ranks_told(ended):
+        return True
+    return launch.size is None if launch.nodes is None else len({f.node for f in ended}) >= launch.nodes
 
 
 def _report(args: argparse.Namespace, job: JobEnergy) -> None:

@@ -213,8 +213,25 @@ def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missin
     return [e for e in energies if e.host not in strangers]
 
 
+def _ranks(found: Sequence[Found]) -> tuple[int, int] | None:
+    """Return how many ranks the job has, and those of the nodes that told something; None where nobody says."""
+    size = max((n for f in found if (n := _number(f.launch, "size")) is not None), default=None)
+    by_node = {f.node: _number(f.launch, "local_size") for f in found}
+    told = [n for n in by_node.values() if n is not None]
+    return None if size is None or len(told) < len(by_node) else (size, sum(told))
+
+
+def all_ranks_told(found: Sequence[Found]) -> bool:
+    """Whether every rank of the job is on a node that told something: then no other node of the allocation ran it."""
+    ranks = _ranks(found)
+    return ranks is not None and ranks[0] <= ranks[1]
+
+
 def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> None:
     """Note the nodes of the job that nothing is here of."""
+    ranks = _ranks(found)
+    if ranks is not None and ranks[0] == ranks[1]:
+        return
     here = {f.host for f in found} | {e.host for e in energies} | set(missing)
     names = _names(found)
     if names:
@@ -231,12 +248,8 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
     if number is not None and len(nodes) < number:
         wrong.append(f"the job has {number} nodes, and {len(nodes)} told something: {number - len(nodes)} are missing")
         return
-    size = max((n for f in found if (n := _number(f.launch, "size")) is not None), default=None)
-    by_node = {f.node: _number(f.launch, "local_size") for f in found}
-    if number is None and size is not None and all(n is not None for n in by_node.values()):
-        told = sum(n for n in by_node.values() if n is not None)
-        if told != size:
-            wrong.append(f"the job has {size} ranks, and nodes with {told} of them told something")
+    if number is None and ranks is not None:
+        wrong.append(f"the job has {ranks[0]} ranks, and nodes with {ranks[1]} of them told something")
 
 
 def _number(facts: Mapping[str, object], name: str) -> int | None:

@@ -85,7 +85,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
         return Measurement(
             f"{len(nodes)} of {of_all} nodes" if without else f"{of_all} nodes",
             TOTAL,
-            max((n.seconds for n in nodes), default=math.nan),
+            max((n.seconds for n in nodes or self._nodes.values() if n.seconds > 0), default=math.nan),
             joules,
             watts if nodes else math.nan,
             summed_uncertainty(nodes) if nodes else math.nan,

@@ -109,7 +109,8 @@ class Measurement(_Judged):
         warned = f", {number} warning{'s' if number > 1 else ''}" if number else ""
         power = f" ({self.watts:.4g} W)" if math.isfinite(self.watts) else ""
         name = self.target if self.name == "total" else f"{self.target} {self.name}"
-        return f"{name}: {self._energy()} in {self.seconds:.4g} s{power}, {self.method}{covered}{warned}"
+        lasted = f" in {self.seconds:.4g} s" if math.isfinite(self.seconds) else ""
+        return f"{name}: {self._energy()}{lasted}{power}, {self.method}{covered}{warned}"
 
     def __repr__(self) -> str:
         """Return the measurement in one line, as a failed assertion shows it."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pmtpy.cluster.gather import ResultFolder, gather, of_this_run
+from pmtpy.cluster.gather import ResultFolder, all_ranks_told, gather, of_this_run
 from pmtpy.cluster.job import JobEnergy, summed_uncertainty
 from pmtpy.cluster.node import NodeEnergy, NodeFile, node_energy, read_node
 from pmtpy.core.clock import ManualClock
@@ -52,6 +52,10 @@ def test_a_job_with_a_node_that_is_not_known_has_no_total_but_says_what_is_known
     assert job.known.joules == 500.0
     assert job.known.coverage == 0.5
     assert JobEnergy("solve", [node(0), node(1)]).total.joules == 1000.0
+    nothing = JobEnergy("solve", [node(i, joules=None, why="no sensor") for i in range(2)])
+    assert str(nothing).startswith("solve: 0 of 2 nodes: energy not known in 10 s, sum of nodes, 0.0% covered")
+    never = JobEnergy("solve", [node(0, joules=None, why="no sensor", seconds=0.0)])
+    assert str(never).startswith("solve: 0 of 1 nodes: energy not known, sum of nodes, 0.0% covered")
 
 
 def test_the_slowest_is_who_worked_longest_not_who_waited() -> None:
@@ -136,6 +140,20 @@ def test_nodes_are_counted_where_their_names_are_not_said(tmp_path: Path) -> Non
     for i in range(3):
         write(other, node(i), mpich)
     assert "8 ranks, and nodes with 6 of them" in gather(other).problems[0]
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "mpich"])
+def test_nodes_of_the_allocation_that_ran_no_rank_of_the_job_are_not_missed(launcher: str, tmp_path: Path) -> None:
+    # mpiexec -n 4 on two nodes of an allocation of four: Slurm's variables are those of the allocation.
+    launch = Launch(launcher, "7/a", 0, 4, 0, 2, 4, "n[0-3]")
+    write(tmp_path, node(0), launch)
+    assert gather(tmp_path).missing.keys() == {"n1", "n2", "n3"}
+    assert not all_ranks_told(ResultFolder(tmp_path).look()[0])
+    write(tmp_path, node(2), launch)
+    assert all_ranks_told(ResultFolder(tmp_path).look()[0])
+    job = gather(tmp_path)
+    assert job.complete, (job.missing, job.problems)
+    assert job.total.joules == 1000.0
 
 
 def test_two_jobs_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
