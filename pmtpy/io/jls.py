@@ -142,10 +142,7 @@ class JlsFile(Closing):
         self.path = path
         with path.open("rb") as file:
             stated, there = int.from_bytes(file.read(_LENGTH.stop)[_LENGTH], "little"), path.stat().st_size
-        notes = []
-        if not stated:
-            notes.append("the file had no end: its writer was stopped; read up to its last whole chunk")
-        elif stated > there:
+        if stated > there:
             why = f"it was cut short: {there:,} of its {stated:,} bytes are there"
             raise self._error(f"{why}; copy it again from its source")
         held = lock(path, exclusive=False) if not stated else -1
@@ -156,6 +153,9 @@ class JlsFile(Closing):
         finally:
             unlock(held)
         self.facts, first = self._metadata()
+        notes = []
+        if not stated and self.facts.get("rows") is not None:  # else the metadata tell that it was not ended
+            notes.append("the file had no end: its writer was stopped; read up to its last whole chunk")
         kept = self.facts["jls"]
         self.rate, self.stride = int(kept["rate"]), int(kept["stride"])
         self.names, self.joules = tuple(kept["signals"]), tuple(kept["joules"])
@@ -169,7 +169,7 @@ class JlsFile(Closing):
         if behind:
             notes.append(f"{behind} samples at its end have no times or no energies any more, and are left out")
         self.notes = tuple(notes)
-        if notes:
+        if notes or not stated:
             self.facts["complete"] = False
         self.start_unix_s = first["unix_ns"] / 1e9 if first else float("nan")
         self._longest_gap = self.rate * LONGEST_GAP_S

@@ -82,10 +82,6 @@ class ParquetRecording(Closing):
             self._file = pq.ParquetFile(recording.path, metadata=account, **options)
             self._tail = self._waiting(beside, account.num_rows)
             text = (beside / unfinished.FACTS).read_bytes()
-            recording.notes.append(
-                "the file has no end: its writer was stopped, is still at work, or found no room; read up to the last "
-                "rows that were written"
-            )
         if text is not None:
             found = _sidecar.parsed(text, recording.path)
             recording.facts, recording.spoilt = found.facts, found.spoilt
