@@ -205,7 +205,7 @@ def page(results: Sequence[Result]) -> Page:
             made += [Line(f"      $ {command}", Kind.COMMAND) for command in rules.commands(name)]
     works = sum(r.finding.verdict in {Verdict.WORKS, Verdict.LIMITED} for r in results)
     broken = sum(r.finding.verdict is Verdict.BROKEN for r in results)
-    end = f"{works} can be used, {broken} need a cure."
+    end = f"{works} can be used, {broken} need{'s' if broken == 1 else ''} a cure."
     rehearse = "" if works else " NAME:virtual rehearses a sensor without its hardware."
     return [*made, Line(""), Line(end + rehearse)]
 

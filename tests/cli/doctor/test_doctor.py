@@ -42,6 +42,7 @@ def test_another_root_is_examined_instead_of_this_machine(broken: Broken) -> Non
     assert done.returncode == 0, done.stderr
     assert "rapl: does not work (kernel module)" in done.stdout
     assert "cure: $ sudo modprobe intel_rapl_msr" in done.stdout
+    assert "0 can be used, 1 needs a cure." in done.stdout
 
 
 def test_virtual_sensors_are_opened_and_read() -> None:
