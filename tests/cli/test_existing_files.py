@@ -72,3 +72,45 @@ def test_a_device_is_written_to_without_asking_and_its_failure_is_told(
     assert main([*words(tmp_path), os.devnull]) == 0
     assert main([*words(tmp_path), "/dev/full"]) == 2
     assert "cannot write to /dev/full: No space left on device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("compare one.csv other.csv -o {}", "picture.svg"),
+        ("compare one.csv other.csv --output {}", "report.txt"),
+        ("run -s rapl:virtual --output {} -- touch ran", "report.txt"),
+        ("dump rapl:virtual -f new.csv --output {} -- touch ran", "report.txt"),
+        ("bench -s rapl:virtual --output {} -- touch ran", "report.txt"),
+    ],
+)
+def test_what_tells_of_an_older_measurement_is_not_replaced_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{1.7e9 + i / 10:.6f},{i / 10:.6f},,0,{10 + i % 3},{i}" for i in range(40)]
+    for file in ("one.csv", "other.csv"):
+        Path(file).write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows, ""]))
+    Path(name).write_text(BEFORE)
+    words = line.format(name).split()
+    assert main(words) == 2
+    assert f"{name} exists already" in capsys.readouterr().err
+    assert Path(name).read_text() == BEFORE
+    assert not Path("ran").exists(), "before anything is measured"
+    if words[0] != "bench":
+        assert main([words[0], "--overwrite", *words[1:]]) == 0
+        assert Path(name).read_bytes() != BEFORE.encode()
+        Path("new.csv").unlink(missing_ok=True)
+        Path("new.csv.json").unlink(missing_ok=True)
+        Path(name).write_text("")  # as of mktemp: nothing is lost with it
+        assert main(words) == 0
+
+
+def test_a_picture_that_can_be_drawn_again_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{1.7e9 + i / 10:.6f},{i / 10:.6f},,0,10,{i}" for i in range(40)]
+    Path("one.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows, ""]))
+    for name in ("picture.svg", "page.html"):
+        Path(name).write_text(BEFORE)
+        assert main(["plot", "one.csv", "-o", name]) == 0
+        assert Path(name).read_text() != BEFORE
