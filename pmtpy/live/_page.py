@@ -239,10 +239,14 @@ class Page:
                 drawn = self._desk.draw(track, i, start, stop, _SLICES)
                 drawn = held(drawn, track.lines[i].name, track.facts or {}) if track.lines[i].unit == "W" else drawn
                 source.data = _columns(self._gapped(track, drawn))
+        crowded = list[str]()
         for track, source, regions in self._marks:
-            found = self._desk.marks(track, start, stop)[:_MOST_MARKS]
-            paired_marks, single = paired(found)
-            spans = [*paired_marks, *self._desk.regions(track, start, stop)][:_MOST_MARKS]
+            paired_marks, single = paired(self._desk.marks(track, start, stop))
+            spans = [*paired_marks, *self._desk.regions(track, start, stop)]
+            for what, number in (("regions", len(spans)), ("marks", len(single))):
+                if number > _MOST_MARKS:
+                    crowded.append(f"{track.target}: the first {_MOST_MARKS} of {number:,} {what} in sight: zoom in")
+            spans, single = spans[:_MOST_MARKS], single[:_MOST_MARKS]
             source.data = {"x": [t for t, _ in single], "text": [text for _, text in single]}
             regions.data = {
                 "left": [r.start for r in spans],
@@ -254,7 +258,7 @@ class Page:
             self._minimap.x_range.update(start=whole[0], end=max(whole[1], whole[0] + 1e-6))
             first = self._desk.tracks[0]
             self._overview.data = _columns(self._desk.draw(first, 0, *whole, _OVERVIEW))
-        self._state.text = "<br>".join(html.escape(state(t)) for t in self._desk.tracks)
+        self._state.text = "<br>".join(map(html.escape, [*map(state, self._desk.tracks), *crowded]))
 
     def _gapped(self, track: Track, curve: Envelope) -> Envelope:
         """Interrupt a curve where rows were lost."""

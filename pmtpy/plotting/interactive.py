@@ -36,7 +36,7 @@ MAX_DRAWN_ROWS = 1 << 16
 _NUMBERS = 1 << 17  # of means on a page: some megabytes, which a browser draws in a tenth of a second
 _SLICES = 8192  # of each line in any case
 _AXES = {"W": "power (W)", "V": "volts (V)", "A": "amperes (A)"}
-_MOST_MARKS = 200
+_MOST_LABELS = 200  # each is laid out anew when the page is moved
 # Bokeh shows the titles of a table as HTML up to 3.9 and as text from 3.10 on: without these they look alike in both.
 _PLAIN = str.maketrans("<>", "()")
 
@@ -169,6 +169,10 @@ class _Drawing:
             )
         who, _, what = title(self._name, shown).partition("\n")
         lost = f", {shown.lost} rows lost" if shown.lost else ""
+        regions, single = paired(shown.marks)
+        beside = {"regions": len(regions) + len(shown.regions), "marks": len(single), "losses": len(shown.gaps)}
+        unnamed = [f"{number:,} {what}" for what, number in beside.items() if number > _MOST_LABELS]
+        drawn += f". Without their names, which are too many: {', '.join(unnamed)}" if unnamed else ""
         text = (
             f"<b>{html.escape(who)}</b><br>{html.escape(what)}{lost}<br>"
             f"<small>{drawn}. Wheel zooms; drag chooses a stretch, whose energies are summed below"
@@ -290,10 +294,9 @@ class _Drawing:
 
         theme, by = self._theme, self._by
         regions, single = paired(self._shown.marks)
-        regions = [*regions, *self._shown.regions][:_MOST_MARKS]
+        regions += self._shown.regions
         spans: dict[str, list[Any]] = {"x": [r.start + by for r in regions], "end": [r.end + by for r in regions]}
         spans["text"] = [r.name for r in regions]
-        single = single[:_MOST_MARKS]
         marks: dict[str, list[Any]] = {"x": [t + by for t, _ in single], "text": [text for _, text in single]}
         gaps: dict[str, list[Any]] = {
             "x": [a + by for a, _, _ in self._shown.gaps],
@@ -305,6 +308,6 @@ class _Drawing:
         drawn.vspan("x", source=sources[1], line_color=theme.edge, line_dash="2 3", name="beside")
         drawn.vstrip("x", "end", source=sources[2], fill_color=theme.shade, hatch_pattern="x", hatch_color=theme.edge,
                      line_color=theme.edge, name="beside")  # fmt: skip
-        for source in sources if labelled else ():
+        for source in [s for s in sources if len(s.data["x"]) <= _MOST_LABELS] if labelled else ():
             drawn.add_layout(LabelSet(x="x", y=4, y_units="screen", text="text", source=source, x_offset=3,
                                       text_font_size="9pt", text_color=theme.ink))  # fmt: skip

@@ -40,7 +40,6 @@ SUFFIXES = (".png", ".svg", ".pdf")
 _WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
 _SLICES = 1600  # about two for each dot of the axis
 _MOST_LABELS = 14
-_MOST_MARKS = 200
 _END = 400  # the last of so many parts of a curve are its end: more would take in its last edge
 _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
 
@@ -348,20 +347,20 @@ def _draw_marks(ax: Axes, panel: _Panel, length: float, theme: Theme) -> None:
             clip_on=True,
             path_effects=outline,
         )
-    for t, label in panel.marks[:_MOST_MARKS]:
-        ax.axvline(t, color=theme.edge, linewidth=0.8, linestyle=(0, (2, 2)), zorder=2.5)
-        if len(panel.marks) <= _MOST_LABELS:
-            ax.annotate(
-                label,
-                (t, 0.98),
-                xycoords=across,
-                xytext=(3, 0),
-                textcoords="offset points",
-                rotation=90,
-                ha="left",
-                va="top",
-                fontsize=7,
-                color=theme.ink,
-                annotation_clip=True,
-                path_effects=outline,
-            )
+    lines: dict[str, Any] = {"colors": theme.edge, "linewidth": 0.8, "linestyle": (0, (2, 2)), "zorder": 2.5}
+    ax.vlines([t for t, _ in panel.marks], 0.0, 1.0, transform=across, **lines)
+    for t, label in panel.marks if len(panel.marks) <= _MOST_LABELS else []:
+        ax.annotate(
+            label,
+            (t, 0.98),
+            xycoords=across,
+            xytext=(3, 0),
+            textcoords="offset points",
+            rotation=90,
+            ha="left",
+            va="top",
+            fontsize=7,
+            color=theme.ink,
+            annotation_clip=True,
+            path_effects=outline,
+        )

@@ -30,3 +30,17 @@ def test_a_cursor_that_is_no_number_takes_the_old_answer_away_and_says_why(tmp_p
     assert "<td>" not in result.text
     cursors[0].value = 4.0
     assert "<td>100</td>" in result.text
+
+
+def test_regions_that_are_too_many_to_shade_are_told_until_the_page_is_zoomed(tmp_path: Path) -> None:
+    labels = ("solve start", "solve end")
+    rows = (f"{1.7e9 + k / 10:.6f},{k / 10:.6f},{labels[k % 2]},0,50,{5.0 * k}" for k in range(600))
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows]) + "\n")
+    document = Document()
+    page = Page(Desk([StoredTrack.of_file("a", tmp_path / "a.csv")]), document)
+    page.draw(force=True)
+    state = document.get_model_by_name("state")
+    assert "the first 200 of 300 regions in sight: zoom in" in state.text
+    page._range.update(start=0.0, end=20.0)
+    page.draw(force=True)
+    assert "zoom in" not in state.text

@@ -89,6 +89,15 @@ def test_foreign_text_stays_text(shown: tuple[Any, dict[str, pd.DataFrame]]) -> 
     assert "</script></title>" not in page({f"{FOREIGN}</script>": _table(100, 10.0)})
 
 
+def test_all_of_many_regions_are_shaded_and_that_they_have_no_names_is_said() -> None:
+    table = _table(2000, 10.0)
+    table["marker"] = np.where(np.arange(2000) % 2 == 0, "solve start", "solve end")
+    text = page({"run.csv": table})
+    assert text.count('"solve"') == 3 * 1000  # in the figures of power, volts and amperes
+    assert "Without their names, which are too many: 1,000 regions" in text
+    assert "Without their names" not in page({"run.csv": _table(2000, 10.0)})
+
+
 def test_nothing_is_loaded_from_elsewhere() -> None:
     text = page({"run.csv": _table(100, 10.0)})
     assert re.findall(r"<(?:script|link|img)[^>]* (?:src|href)=.http[^>]*>", text) == []
