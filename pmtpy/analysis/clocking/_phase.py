@@ -272,10 +272,9 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
     middle = off[:, len(t) // 2]
     about = period * float(np.angle(np.mean(np.exp(2j * math.pi * middle / period)))) / (2.0 * math.pi)
     off -= period * np.round((middle - about) / period)[:, None]
+    path = np.median(off, axis=0)
     mean = float(np.median(np.concatenate(steady)))
-    # The middle block is about instant 0. What is not known of its phase moves the path as a whole.
-    phase = float(np.median(off[:, len(t) // 2]))
-    path = phase + np.median(off - off[:, len(t) // 2, None], axis=0)
+    phase = float(path[len(t) // 2])  # the middle block is about instant 0
     at = np.concatenate([edges[:1], t, edges[-1:]])
     return PhasePath(
         _interval(period * (1.0 + mean), period * (1.0 + rate + bent)),

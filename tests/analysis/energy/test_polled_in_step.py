@@ -62,4 +62,4 @@ def test_a_phase_that_readings_contradict_is_not_believed(every_s: float, on_s: 
     # the stamps, and a power that walks just so explained them; of the others the right phase was shut out.
     found = [one for seed in range(4) for one in _regions(every_s, on_s, poll_s, seed)]
     assert sum(off > 1.0 for off, _ in found) <= 1, found
-    assert all(off < 1.5 or warned for off, warned in found), found
+    assert all(off < 2.5 or warned for off, warned in found), found  # 10 to 25 where a wrong phase wins
