@@ -8,7 +8,7 @@ import sys
 
 from pmtpy.analysis.repetition.resolve import Difference, MeanOfBlocks, Verdict
 from pmtpy.cli.command import NOT_FOUND, split_command
-from pmtpy.cli.common import add_options, add_overwrite, check_new, chosen_targets, exit_code, opened, say, write_report
+from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.terminal import StatusLine, is_terminal, show
 from pmtpy.cli.values import duration_or_none
@@ -61,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=("table", *FORMATS), default="table", help="how the result is written (default: table)")
     add("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     add("--output", metavar="FILE", help="write the result to FILE, and the table to stderr")
-    add_overwrite(parser)
     parser.usage = "pmtpy bench [-s TARGET] [options] -- COMMAND... [-- COMMAND...]"
     parser.epilog = (
         "exit status:\n"
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     works = _works(args)
     target = _share(args.target)
     times = [args.max_time, args.warmup, args.cooldown]
-    check_new(args.output, overwrite=args.overwrite)
+    check_writable(args.output)
     targets = chosen_targets([args.sensor] if args.sensor else [], everything=True)
     if len(targets) > 1:
         msg = f"name one sensor (-s): there are {', '.join(targets)}"

@@ -224,19 +224,18 @@ def check_writable(*paths: str | None) -> None:
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Add ``--overwrite``, of a verb that asks :func:`check_new` before it begins."""
+    """Add ``--overwrite``, of a verb that writes through :func:`write_new`."""
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 
 def check_new(*paths: str | None, overwrite: bool) -> None:
     """Refuse, before anything is measured, what cannot be written, and a file that exists unless it may be replaced.
 
-    Raises SinkError: as :func:`check_writable`, or the file exists. Devices, pipes and empty files hold nothing to be
-    lost.
+    Raises SinkError: as :func:`check_writable`, or the file exists. Devices and pipes hold nothing to be lost.
     """
     check_writable(*paths)
     for path in paths:
-        if path is not None and not overwrite and Path(path).is_file() and Path(path).stat().st_size:
+        if path is not None and Path(path).is_file() and not overwrite:
             raise already_there(Path(path))
 
 
@@ -245,8 +244,7 @@ def write_new(path: str, text: str, *, overwrite: bool) -> None:
 
     Raises SinkError: the file exists, or cannot be written; then there is none or an empty one, rather than a part.
     """
-    check_new(path, overwrite=overwrite)
-    output = Output(path, overwrite=overwrite or Path(path).exists())
+    output = Output(path, overwrite=overwrite)
     try:
         output.empty()
         output.write(text.encode())

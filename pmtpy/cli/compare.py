@@ -23,7 +23,7 @@ from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import LOST, add_overwrite, check_new, opened, say, write_report
+from pmtpy.cli.common import LOST, check_writable, opened, say, write_report
 from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
@@ -100,7 +100,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document; a command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; a command's streams are then left alone")
     option = f"draw into PICTURE ({', '.join(SUFFIXES)}); or set an option of a backend, for all that have it"
-    add_overwrite(parser)
     add("-o", "--option", action="append", default=[], metavar="PICTURE | KEY=VALUE", help=option)
     parser.usage = "pmtpy compare FILE_OR_TARGET... [-o PICTURE] [options] [-- COMMAND...]"
     parser.epilog = (
@@ -119,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     if len(picture) > 1 or any(Path(p).suffix.lower() not in SUFFIXES for p in picture):
         msg = f"-o takes one picture ({', '.join(SUFFIXES)}) or KEY=VALUE, not {', '.join(picture)}"
         raise TargetError(msg)
-    check_new(args.output, *picture, overwrite=args.overwrite)
+    check_writable(args.output, *picture)
     require("pandas", "reading what was logged")  # said before a command has run for an hour, not after
     if picture:
         require("matplotlib", "a picture")

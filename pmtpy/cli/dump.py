@@ -16,9 +16,8 @@ from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
     LOST,
-    add_overwrite,
     add_targets,
-    check_new,
+    check_writable,
     chosen_targets,
     opened,
     say,
@@ -63,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration", type=duration_of, metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C"
     )
-    add_overwrite(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument(
         "--dataset",
         metavar="ROOT",
@@ -92,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
-    check_new(args.output, overwrite=args.overwrite)
+    check_writable(args.output)
     if args.format is None and args.dataset is None:
         check_suffix(args.file, "; or --format says what it is")
     targets = chosen_targets(args.targets)

@@ -15,8 +15,7 @@ from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
     add_options,
-    add_overwrite,
-    check_new,
+    check_writable,
     chosen_targets,
     deliver,
     open_all,
@@ -68,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document; the command's stdout then goes to stderr")
     add("--output", metavar="FILE", help="write the report to FILE; the command's streams are then left alone")
     add("--dump", metavar="FILE", help="log all sensors meanwhile, as pmtpy dump does")
-    add_overwrite(parser)
+    add("--overwrite", action="store_true", help="replace dump files that exist")
     add(
         "--repeat",
         type=count(),
@@ -111,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.command:
         msg = "a command is expected after --, for example: pmtpy run -- sleep 1"
         raise TargetError(msg)
-    check_new(args.output, overwrite=args.overwrite)
+    check_writable(args.output)
     if args.into or args.mpi:
         from pmtpy.cli.run_node import run_on_node
 

@@ -110,9 +110,9 @@ def test_an_example_runs(line: str, folder: Path, prepared: Prepared) -> None:
     elif verb == "sim":
         _runs_until_ctrl_c(line, folder)
     else:
-        replaces = verb in {"dump", "run", "config", "compare"} or line.split()[1:3] == ["calibrate", "profile"]
+        replaces = verb in {"dump", "run", "config"} or line.split()[1:3] == ["calibrate", "profile"]
         line = line + " --overwrite" if replaces and " -- " not in line and "|" not in line else line
-        for file in ("report.json", "both.png", "run.csv" if verb == "dump" else ""):
+        for file in ("report.json", "run.csv" if verb == "dump" else ""):
             (folder / file).unlink(missing_ok=True) if file else None
         done = shell(line, folder, prepared)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
