@@ -26,6 +26,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Verdict(enum.Enum):
@@ -167,8 +171,41 @@ class FileFormatError(PmtError, ValueError):
     """A recording cannot be read. The message names the file, the line and what was wrong with it."""
 
 
+class Reason(str):
+    """Why something is declined, as a text that ends with what would help, and knows it apart. It never changes.
+
+    Attributes
+    ----------
+    why : str
+    polls, load : str
+        What would help: to poll otherwise, another load. Empty: nothing of the kind does.
+    """
+
+    __slots__ = ("load", "polls", "why")
+    why: str
+    polls: str
+    load: str
+
+    def __new__(cls, why: str, *, polls: str = "", load: str = "") -> Self:
+        """Join the parts."""
+        reason = super().__new__(cls, "; ".join(filter(None, (why, polls, load))))
+        reason.why, reason.polls, reason.load = why, polls, load
+        return reason
+
+    def after(self, need: str) -> Reason:
+        """Return the reason of what needs that which is declined."""
+        return Reason(f"{need}: {self.why}", polls=self.polls, load=self.load)
+
+
 class DeclinedError(PmtError, ValueError):
-    """An estimator declines: the data cannot tell what was asked. The message says why and what would help."""
+    """An estimator declines: the data cannot tell what was asked. The message says why and what would help.
+
+    Made of the parts of a :class:`Reason`, which is its ``reason``.
+    """
+
+    def __init__(self, why: str, *, polls: str = "", load: str = "") -> None:
+        self.reason = Reason(why, polls=polls, load=load)
+        super().__init__(self.reason)
 
 
 class SinkError(PmtError, OSError):

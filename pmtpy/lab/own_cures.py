@@ -7,13 +7,10 @@ times; there is more of both to be had, by options. Pure.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from pmtpy.analysis.characterisation.results import Characterisation
-
-_OF_POLLS = re.compile(r"[;:] poll (?:at|as) [^;]*$"), "; --interval polls it more often, as far as it answers so fast"
-_OF_THE_LOAD = re.compile(r"; use (?:a|another) [^;]*$"), "; more of the load may tell (--duration)"
+from pmtpy.errors import Reason
 
 
 def own_cures(found: Characterisation) -> Characterisation:
@@ -26,7 +23,10 @@ def own_cures(found: Characterisation) -> Characterisation:
     )
 
 
-def _own(why: str) -> str:
-    for cure, own in (_OF_POLLS, _OF_THE_LOAD):
-        why = cure.sub(own, why)
-    return why
+def _own(why: str) -> Reason:
+    reason = why if isinstance(why, Reason) else Reason(why)
+    return Reason(
+        reason.why,
+        polls=reason.polls and "--interval polls it more often, as far as it answers so fast",
+        load=reason.load and "more of the load may tell (--duration)",
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Series
+from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.cli.characterise import page
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.errors import Reason
 from pmtpy.lab.found import Found
 from pmtpy.lab.own_cures import own_cures
 
@@ -57,3 +60,21 @@ def test_an_open_kernel_asks_for_more_of_the_load() -> None:
     assert made.kernel is not None
     assert made.kernel.reason.endswith("; more of the load may tell (--duration)")
     assert made.declined["kernel"].endswith("; more of the load may tell (--duration)")
+
+
+def test_a_cure_is_known_whatever_its_words_are_and_so_is_that_of_what_needs_the_declined() -> None:
+    reason = copy.deepcopy(Reason("no flank is seen", polls="ask it sooner", load="drive it harder"))
+    assert reason.after("needs the kernel") == "needs the kernel: no flank is seen; ask it sooner; drive it harder"
+    said = {
+        "kernel": reason,
+        "gradient": reason.after("needs the kernel"),
+        "energy": Reason("use a meter; poll at will"),
+    }
+    made = own_cures(Characterisation("gpu", declined=said)).declined
+    polls, load = (
+        "--interval polls it more often, as far as it answers so fast",
+        "more of the load may tell (--duration)",
+    )
+    assert made["kernel"] == f"no flank is seen; {polls}; {load}"
+    assert made["gradient"] == f"needs the kernel: {made['kernel']}"
+    assert made["energy"] == said["energy"]

@@ -195,8 +195,8 @@ def problem_of(
         msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"
         raise DeclinedError(msg)
     if float(np.ptp(y)) <= 0.0 or (robust_sd(np.diff(y)) == 0.0 and float(np.std(y)) < 1e-9):
-        msg = "the power is constant: every kernel of unit area fits; use a load that varies"
-        raise DeclinedError(msg)
+        msg = "the power is constant: every kernel of unit area fits"
+        raise DeclinedError(msg, load="use a load that varies")
     middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
     step = max(2e-4, METER_GRAIN * updates.period_s)
     return Problem(

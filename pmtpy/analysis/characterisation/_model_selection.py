@@ -24,6 +24,7 @@ from pmtpy.analysis.characterisation.kernel import (
     Shape,
 )
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, student_95
+from pmtpy.errors import Reason
 
 SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
@@ -75,14 +76,18 @@ def choose(
     apart = [s for s in shapes if pure[s.family] != best.family or s.family == best.family]
     others = [(share[s.family], _says(s, itself=share[s.family] * NAMED > total)) for s in apart]
     others += [(share[r.family], {"gain": r.gain, "intercept_w": r.intercept, "lag_s": r.lag}) for r, _ in rivals]
-    fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, "", odds)
+    fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, odds=odds)
     if mine * (1.0 + NAMED) >= NAMED:
         return fit
     named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
-    reason = f"{named} of the probability, and it takes odds of {NAMED:g} to 1 to name one; use a pseudo-random load"
+    reason = _unsure(f"{named} of the probability, and it takes odds of {NAMED:g} to 1 to name one")
     if odds[0][0] not in fitted and odds[0][1] * (1.0 + NAMED) >= NAMED:
-        reason = f"none of these kernels: a {odds[0][0]} one, which is not named, comes nearest by far"
+        reason = Reason(f"none of these kernels: a {odds[0][0]} one, which is not named, comes nearest by far")
     return replace(fit, family=AMBIGUOUS, reason=reason)
+
+
+def _unsure(why: str) -> Reason:
+    return Reason(why, load="use a pseudo-random load")
 
 
 def _within(shape: Shape, best: Shape) -> bool:
@@ -95,7 +100,7 @@ def impure(fit: KernelFit) -> KernelFit:
     """Call a fit ambiguous that leaves a second width possible beside the one it has."""
     other = "one-pole" if fit.family == BOXCAR else "boxcar"
     reason = f"a {other} may be hidden beside {_name(fit.best)}: too few readings show the flanks of the load"
-    return replace(fit, family=AMBIGUOUS, reason=reason + "; use a pseudo-random load")
+    return replace(fit, family=AMBIGUOUS, reason=_unsure(reason))
 
 
 def _name(shape: Shape) -> str:
@@ -208,21 +213,21 @@ def _alike(fit: Fit, best: Shape) -> bool:
     return all(e is None or abs(w - e.value) <= max(SAME_WIDTH_SHARE * e.value, e.half_width) for e, w in pairs)
 
 
-def _doubt(best: Shape, near: list[Fit]) -> str:
+def _doubt(best: Shape, near: list[Fit]) -> Reason:
     for width in filter(None, (best.window_s, best.tau_s)):
         if width.half_width > 0.5 * width.value:
-            return (
+            return _unsure(
                 f"the data fix the width of the kernel only to {1e3 * width.value:.3g} +/- "
-                f"{1e3 * width.half_width:.2g} ms: the load is too slow or too weak for it; use a pseudo-random load"
+                f"{1e3 * width.half_width:.2g} ms: the load is too slow or too weak for it"
             )
     rival = next((f for f in near if f.family == best.family and not _alike(f, best)), None)
     if rival is None:
-        return ""
+        return Reason("")
     width = best.window_s or best.tau_s or best.lag_s
-    return (
+    return Reason(
         f"kernels {1e3 * width.value:.3g} and {1e3 * (rival.window or rival.tau):.3g} ms wide fit nearly "
-        "equally: too few readings show the flanks of the load, or it is regular; use a pseudo-random load, an uneven "
-        "duty cycle or several periods"
+        "equally: too few readings show the flanks of the load, or it is regular",
+        load="use a pseudo-random load, an uneven duty cycle or several periods",
     )
 
 
@@ -296,7 +301,7 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
         gain=at(best.gain, free.gain),
         intercept_w=at(best.intercept_w, free.intercept_w),
     )
-    return replace(fit, family=AMBIGUOUS, best=best, reason=reason, free=free, spread_s=free.spread_s)
+    return replace(fit, family=AMBIGUOUS, best=best, reason=Reason(reason), free=free, spread_s=free.spread_s)
 
 
 def _late(shape: Shape, lag_s: Estimate) -> Shape:

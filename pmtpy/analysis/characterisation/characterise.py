@@ -35,7 +35,7 @@ from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
-from pmtpy.errors import DeclinedError
+from pmtpy.errors import DeclinedError, Reason
 
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
 _FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 class _Remarks:
     """What has been declined and noted so far, while one characterisation runs."""
 
-    declined: dict[str, str] = field(default_factory=dict)
+    declined: dict[str, Reason] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     bound_s: float | None = None
     coarse: bool = False  # whether the meter is too coarse to show a kernel
@@ -58,7 +58,7 @@ class _Remarks:
         try:
             return estimator()
         except DeclinedError as error:
-            self.declined.setdefault(name, str(error))
+            self.declined.setdefault(name, error.reason)
             if isinstance(error, FasterThanPollsError):
                 self.bound_s = error.bound_s
             self.coarse |= isinstance(error, CoarseReferenceError)
@@ -97,7 +97,7 @@ def characterise(
     remarks = _Remarks()
     lattice = remarks.attempt("update_period_ms", lambda: _lattice(polls))
     if lattice is None:
-        why = f"needs the update period: {remarks.declined['update_period_ms']}"
+        why = remarks.declined["update_period_ms"].after("needs the update period")
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
         return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
@@ -133,7 +133,7 @@ def characterise(
     if step is not None and step.note:
         remarks.notes.append(f"step: {step.note}")
     if step is not None and step.delay_s is None:
-        remarks.declined["step.delay_ms"] = "the load's start is not known: give its stamps"
+        remarks.declined["step.delay_ms"] = Reason("the load's start is not known: give its stamps")
     return Characterisation(
         channel, lattice, step, fit, offset, transfer, energy, remarks.declined, tuple(remarks.notes)
     )
@@ -308,7 +308,7 @@ def _offset(remarks: _Remarks, fit: KernelFit | None, clock: ClockFit | None, *,
     metered = fit.best.rate is not None
     if not hosted or (metered and clock is None):
         why = "nothing ties the reference's clock to that of the readings; stamps of the load on the host's clock would"
-        remarks.declined |= dict.fromkeys(("kernel.offset_ms", "kernel.lag_ms"), why)
+        remarks.declined |= dict.fromkeys(("kernel.offset_ms", "kernel.lag_ms"), Reason(why))
         return None
     return fit.best.offset_s.widened(clock.lag_s.half_width) if metered and clock else fit.best.offset_s
 
@@ -317,10 +317,10 @@ def _transfer(
     remarks: _Remarks, updates: Updates, meter: PowerTrace | None, fit: KernelFit | None, clock: ClockFit | None
 ) -> Transfer | None:
     if meter is None or fit is None:
-        reason = remarks.declined.get("meter", "")
-        why = f"needs a meter{reason and f': {reason}'}"
+        need, what = ("needs a meter", "meter") if meter is None else ("needs the kernel", "kernel")
+        why = remarks.declined[what].after(need) if what in remarks.declined else Reason(need)
         if meter is not None:
-            why = remarks.declined.get("gradient", f"needs the kernel: {remarks.declined.get('kernel', '')}")
+            why = remarks.declined.get("gradient", why)
         remarks.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
     transfer = remarks.attempt("gradient", lambda: line_of(points_of(updates, meter, fit, _pivot(updates, clock))))
@@ -360,7 +360,8 @@ def _energies(
 ) -> dict[str, EnergyComparison]:
     (lattice, fit, transfer), updates = known, readings.updates
     if meter is None or fit is None or transfer is None:
-        remarks.declined["energy"] = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
+        needs = "needs a meter and the gradient" if meter is None else "needs kernel and gradient"
+        remarks.declined["energy"] = Reason(needs)
         return {}
     # The kernel in doubt is no obstacle here: its lag is what an energy depends on, and that is known.
     response = fitted_response(lattice, fit, transfer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate
 from pmtpy.core.response import TRIANGULAR
-from pmtpy.errors import DeclinedError
+from pmtpy.errors import DeclinedError, Reason
 
 BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
 TWO_POLE = "two-pole"  # of any two time constants
@@ -70,7 +70,7 @@ class KernelFit:
     shapes: tuple[Shape, ...]  # the best of each family, that of least loss first
     updates: int  # number of updates used
     # Why it is ambiguous. The gain, intercept and lag of ``best`` then span all fits that are nearly as good.
-    reason: str = ""
+    reason: Reason = field(default_factory=lambda: Reason(""))
     odds: tuple[tuple[str, float], ...] = ()  # (str, float): share of belief in each family, the likeliest first
     # the kernel of free shape, where none of the families is right: gain, intercept and lag of ``best`` are its
     free: FreeShape | None = None

@@ -209,9 +209,9 @@ def _refuse_synchronous(load: PowerTrace, updates: Updates) -> None:
     if round(period / updates.period_s) <= 1 and beats < 2.0:
         msg = (
             f"the load's period, {1e3 * period:.4g} ms, is too near the update period, {1e3 * updates.period_s:.4g} "
-            "ms: every update sees the same part of the load; use another period, or a pseudo-random load"
+            "ms: every update sees the same part of the load"
         )
-        raise DeclinedError(msg)
+        raise DeclinedError(msg, load="use another period, or a pseudo-random load")
 
 
 def regular_period(on_s: Floats) -> float | None:

@@ -24,8 +24,8 @@ _NOISE_SPAN, _MIN_STEPS_OF_SPAN = 0.1, 16.0
 class FasterThanPollsError(DeclinedError):
     """The sensor publishes faster than it was polled, or nearly; ``bound_s`` is the longest that its period can be."""
 
-    def __init__(self, message: str, bound_s: float) -> None:
-        super().__init__(message)
+    def __init__(self, why: str, bound_s: float, *, polls: str) -> None:
+        super().__init__(why, polls=polls)
         self.bound_s = bound_s
 
 
@@ -56,11 +56,12 @@ class Intervals:
         return np.asarray(self.length + STANDS_OUT * soft_s < period, np.bool_)
 
 
-def few_own(own: int, changes: int) -> str:
+def few_own(own: int, changes: int) -> DeclinedError:
     """Say that too few changes are the sensor's own."""
-    return (
+    return DeclinedError(
         f"{changes - own} of {changes} changes are jumps between a few levels, which may be the load's as "
-        "well as the sensor's; use a load that switches irregularly and within the update period"
+        "well as the sensor's",
+        load="use a load that switches irregularly and within the update period",
     )
 
 
@@ -75,9 +76,9 @@ def own_changes(v: Floats) -> Bools:
     if len(at) < MIN_CHANGES:
         msg = (
             f"the readings change {len(at)} times, too few to find an update period ({MIN_CHANGES} are needed): "
-            "the power is constant or the recording too short; use a load that varies"
+            "the power is constant or the recording too short"
         )
-        raise DeclinedError(msg)
+        raise DeclinedError(msg, load="use a load that varies")
     runs = v[np.append(at, at[-1] + 1)]
     values, which, counts = np.unique(runs, return_inverse=True, return_counts=True)
     levels = (counts >= max(_LEVEL_RUNS, _LEVEL_SHARE * len(runs)))[which]
@@ -86,7 +87,7 @@ def own_changes(v: Floats) -> Bools:
     if span >= _MIN_STEPS_OF_SPAN * float(np.min(np.diff(values))):
         jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
     if len(at) - np.sum(jump) < MIN_CHANGES:
-        raise DeclinedError(few_own(int(len(at) - np.sum(jump)), len(at)))
+        raise few_own(int(len(at) - np.sum(jump)), len(at))
     out = np.zeros(len(changed), np.bool_)
     out[at] = ~jump
     return out

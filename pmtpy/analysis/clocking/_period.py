@@ -79,9 +79,9 @@ def too_fast(seen: Intervals) -> FasterThanPollsError:
     bound = float(np.sum(seen.length)) / max(1, int(np.sum(seen.changed)))
     msg = (
         f"the readings change at most polls, {1e3 * poll:.3g} ms apart, or at random: the sensor publishes faster than "
-        f"it was polled, or nearly (its period is below {1e3 * bound:.3g} ms); poll at least three times as often"
+        f"it was polled, or nearly (its period is below {1e3 * bound:.3g} ms)"
     )
-    return FasterThanPollsError(msg, bound)
+    return FasterThanPollsError(msg, bound, polls="poll at least three times as often")
 
 
 def _distinct(scored: list[tuple[float, float]], poll: float) -> list[tuple[float, float]]:

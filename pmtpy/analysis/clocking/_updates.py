@@ -205,8 +205,8 @@ def _weighed(
     period, reach, share = found[0]
     if share * (1.0 + NAMED) < NAMED:
         named = " or ".join(f"{1e3 * p:.4g} ms ({100 * s:.0f} %)" for p, s in odds if s > 0.02)
-        msg = f"the update period may be {named}: poll at irregular intervals, below a fifth of the shortest"
-        raise DeclinedError(msg)
+        msg = f"the update period may be {named}"
+        raise DeclinedError(msg, polls="poll at irregular intervals, below a fifth of the shortest")
     path = follow(seen, period, reach, step)
     return path, explained(seen, path, own), odds
 
@@ -223,7 +223,7 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     share = float(np.mean(mine)) if len(mine) else 0.0
     if share < _MIN_EXPLAINED_SHARE or share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
         if 2 * len(mine) < np.sum(known & seen.changed):
-            raise DeclinedError(few_own(len(mine), int(np.sum(seen.changed))))
+            raise few_own(len(mine), int(np.sum(seen.changed)))
         msg = (
             f"no update period explains the changes: the best, {1e3 * path.period_s.value:.4g} ms, explains "
             f"{100 * share:.0f} % of {len(mine)}, which chance or a clock of unequal intervals might do as well"
