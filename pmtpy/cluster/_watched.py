@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pmtpy.analysis.uncertainty.components import AT_ENDS, LASTING
+from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.channel import TOTAL, Quantity
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.closing import Closing
@@ -291,10 +291,10 @@ class _Account:
         for k, name in enumerate(self._names):
             one = measured if name == TOTAL else measured.channels[name]
             judged[k] += one.joules
-            new = [(part, u) for part, u in one.components if part not in _APART]
-            self._lasting[k] += math.fsum(u for part, u in new if part in LASTING)
-            self._squares[k] += math.fsum(u * u for part, u in new if part not in LASTING | AT_ENDS)
-            self._ends[k] = math.fsum(u * u for part, u in new if part in AT_ENDS)
+            new = [(COMPONENTS[part], u) for part, u in one.components if part not in _APART]
+            self._lasting[k] += math.fsum(u for of, u in new if of.lasting)
+            self._squares[k] += math.fsum(u * u for of, u in new if not of.lasting and not of.at_ends)
+            self._ends[k] = math.fsum(u * u for of, u in new if of.at_ends)
             if not math.isfinite(one.uncertainty_joules) and len(new) == len(one.components):
                 self._squares[k] = math.nan  # nothing is known of it, and not for want of readings
         self._judged_joules = judged

@@ -16,7 +16,7 @@ import pytest
 
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.budget import repeated
-from pmtpy.analysis.uncertainty.components import REPEATED
+from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import TargetError
 from pmtpy.lab.bench_trial import MIN_COVERAGE
@@ -149,7 +149,7 @@ def _shared_u(m: Measurement) -> float:
     """Standard uncertainty that no repetition lessens; all of it where it is not known what it is made of."""
     if not m.components:
         return m.uncertainty_joules
-    return math.sqrt(math.fsum(u * u for name, u in m.components if name in REPEATED))
+    return math.sqrt(math.fsum(u * u for name, u in m.components if COMPONENTS[name].repeated))
 
 
 def judge(found: Found, budget: Budget) -> tuple[str, str]:

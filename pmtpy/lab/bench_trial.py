@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pmtpy.analysis.repetition.plan import Plan
-from pmtpy.analysis.uncertainty.components import AT_ENDS
+from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import CoverageError
 from pmtpy.lab.bench_work import Work
@@ -18,7 +18,7 @@ from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 MIN_COVERAGE = 0.95  # share of a burst whose energy must be known, else the trial does not count; as for pmtpy.joules
-_ENDS = AT_ENDS | {"reconstruction"}  # of bursts between idle times
+_ENDS = {"reconstruction"} | {name for name, of in COMPONENTS.items() if of.at_ends}  # of bursts between idle times
 _POLL_S = 0.05  # between two looks whether the readings of a burst have come
 _LOOKS = 40
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.align import MAX_UNEXPLAINED, Alignment, align
+from pmtpy.analysis.characterisation.align import Alignment, align
 from pmtpy.analysis.signal.correlogram import correlogram
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.errors import DeclinedError
 from pmtpy.lab.procedures import energy_curve, time_column
@@ -84,7 +84,7 @@ def _aligned(moving: PowerTrace, fixed: PowerTrace) -> Alignment | str:
             return align(moving, fixed, one_clock=True)
         alike = correlogram(moving, fixed, step_s=max(moving.cell_s, fixed.cell_s))
         here, best = (np.clip(r, 0.0, 1.0) ** 2 for r in (np.interp(0.0, alike.shift_s, alike.r), np.max(alike.r)))
-        if 1.0 - best > MAX_UNEXPLAINED or here > best - _MIN_SHIFT_GAIN:
+        if best < MIN_EXPLAINED or here > best - _MIN_SHIFT_GAIN:
             raise
         return (
             f"by their wall times the two explain {here:.0%} of each other, and {best:.0%} at another lag: their clocks"

@@ -20,7 +20,7 @@ from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
 from pmtpy.analysis.signal.correlogram import correlogram, seen
-from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate, huber_weights
+from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, ONE_CLOCK_RATE, Estimate, huber_weights
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -29,7 +29,6 @@ _FEWEST_CELLS = 16
 _CELLS = 4000  # the curves are compared as means of at most this many cells
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
-MAX_UNEXPLAINED = 0.5  # unexplained variance above which two curves are not alike
 _NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
 _ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
@@ -185,7 +184,7 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
     least = float(np.min(unexplained[found.well]))
-    near = unexplained <= max(least, min(_rivals(moving, grain) * least, MAX_UNEXPLAINED), _ALIKE_UNEXPLAINED)
+    near = unexplained <= max(least, min(_rivals(moving, grain) * least, 1.0 - MIN_EXPLAINED), _ALIKE_UNEXPLAINED)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]

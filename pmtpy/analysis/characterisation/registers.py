@@ -18,13 +18,12 @@ from pmtpy.analysis.characterisation.kernel import KernelFit
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
 from pmtpy.analysis.signal.estimate import Z95, Estimate
-from pmtpy.analysis.signal.updates import Updates, tidy
+from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _MOST_TIMES, _MULTIPLE_TOLERANCE = 10, 0.01  # periods are multiples of each other up to this one, to this share
-_FEWEST_MOVES = 12  # of which all are even by chance once in 4096 times
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def counted(counts: Floats, joules: float, wrap: float | None) -> tuple[Floats, 
     steps = np.where(wraps, steps + (wrap or 0.0), np.where(back, 0.0, steps))
     moved = steps[steps != 0.0]
     step = None
-    if len(moved) >= _FEWEST_MOVES and bool(np.all(moved == np.round(moved))):
+    if len(moved) >= MIN_UPDATES and bool(np.all(moved == np.round(moved))):
         whole: Ints = moved.astype(np.int64)
         step = joules * int(np.gcd.reduce(whole))
     told = CounterMoves(step, None if wrap is None else joules * wrap, int(np.sum(wraps)), int(np.sum(back & ~wraps)))

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import NAMED, STRAY, Estimate
+from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _HARMONICS = 5  # of a pattern: that of a square load is a square
 _GRID_FINENESS = 8  # frequencies that are tried, relative to what the length resolves
 _FEWEST_CYCLES = 1.5
-_FOLDED = 5.0  # of what readings resolve: the fifth harmonic of a faster pattern would be folded back onto it
 _MOST_HARMONICS = 60  # that are folded back: weaker ones turn the phase by less than a sixtieth
-_LEAST_SHARE = 0.5  # of the spread, that a pattern explains
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +73,13 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
                             options={"xatol": 1e-7 / length})  # fmt: skip
     hz = float(found.x)
     share = 1.0 - float(found.fun) / float(w @ w)
-    if share < _LEAST_SHARE:
+    if share < MIN_EXPLAINED:
         msg = (
             f"under a load of {load_hz:g} Hz nothing slow repeats itself (the best explains {100 * share:.0f} %): "
             "record longer, or take another frequency"
         )
         raise DeclinedError(msg)
-    if hz > nyquist / _FOLDED:
+    if hz > nyquist / _HARMONICS:  # the last of them would be folded back onto it
         msg = (
             f"under a load of {load_hz:g} Hz the pattern, {hz:.3g} Hz, is too fast for readings of "
             f"{2.0 * nyquist:.3g} Hz: take a frequency that lies nearer to the rate"

@@ -10,7 +10,6 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 SHOWN_PERCENTILES = (1.0, 25.0, 50.0, 75.0, 99.0, 99.9)
-_MIN_READINGS = 100  # readings of which a hundredth is still one reading
 _BINS_PER_OCTAVE = 2
 
 
@@ -40,8 +39,9 @@ def latency_of(durations_s: Floats) -> Latency:
     Raises DeclinedError: fewer than a hundred readings.
     """
     d = np.asarray(durations_s, np.float64)
-    if len(d) < _MIN_READINGS:
-        msg = f"{len(d)} readings say little of what one costs: take at least {_MIN_READINGS}"
+    needed = round(100.0 / SHOWN_PERCENTILES[0])  # of which that share is still one reading
+    if len(d) < needed:
+        msg = f"{len(d)} readings say little of what one costs: take at least {needed}"
         raise DeclinedError(msg)
     d = np.maximum(d, 1e-9)  # a clock that did not move between two calls moves in steps of at least a nanosecond
     low = np.floor(_BINS_PER_OCTAVE * np.log2(d.min()))

@@ -14,8 +14,8 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _MIN_STEPS = 4
-_LOW, _HIGH = 0.1, 0.9
-_REST, _REST_READINGS = 0.1, 4  # a step rests where so many readings in a row stay within this share of it
+_AT_LEVEL = 0.1  # of a step: readings that are so near to a level are at it
+_REST_READINGS = 4  # a step rests where so many in a row stay as near to each other
 _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
 _PARTS = 4  # the last three of so many parts of a plateau tell its level
@@ -109,7 +109,7 @@ def _turns(w: Floats, low: float, high: float) -> tuple[Ints, Ints]:
     Raises DeclinedError: fewer than four steps.
     """
     size = high - low
-    side = np.where(w <= low + _LOW * size, -1, np.where(w >= low + _HIGH * size, 1, 0))
+    side = np.where(w <= low + _AT_LEVEL * size, -1, np.where(w >= high - _AT_LEVEL * size, 1, 0))
     settled = np.flatnonzero(side)
     turns = np.flatnonzero(np.diff(side[settled]) != 0)
     if len(turns) < _MIN_STEPS:
@@ -172,4 +172,4 @@ def _rests(inner: Floats) -> bool:
     if len(inner) < need:
         return False
     runs = np.lib.stride_tricks.sliding_window_view(inner, need)
-    return bool((np.ptp(runs, axis=1) < _REST).any())
+    return bool((np.ptp(runs, axis=1) < _AT_LEVEL).any())

@@ -24,6 +24,7 @@ STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any o
 _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 STRAY = 3.0  # standard deviations beyond which one of many values counts less
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
+MIN_EXPLAINED = 0.5  # share of a variance: what explains less of it is something else
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _MOST_PLACES = 12  # of an interval in the unit that the caller chose
 NO_VALUE = "-"  # stands where there is no estimate
@@ -141,14 +142,14 @@ def bend_sd(values: Floats, level: float) -> float:
     return float(np.quantile(bends, level) / (ndtri((1.0 + level) / 2.0) * math.sqrt(6.0))) if len(bends) else math.nan
 
 
-def huber_weights(residuals: Floats, k: float = 1.345) -> Floats:
+def huber_weights(residuals: Floats, k: float = 1.345, scale: float | None = None) -> Floats:
     """Return Huber's weights for ``residuals``: 1 in the bulk, falling as 1/|r| outside ``k`` standard deviations.
 
     ``k = 1.345`` keeps 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009). The bulk is
     taken as no narrower than a quarter of the standard deviation: readings that stand still for most of a recording
-    are no measure of the noise of those that move.
+    are no measure of the noise of those that move; or ``scale`` is their standard deviation.
     """
-    scale = max(robust_sd(residuals), 0.25 * float(np.std(residuals)))
+    scale = max(robust_sd(residuals), 0.25 * float(np.std(residuals))) if scale is None else scale
     if scale <= 0.0:
         return np.ones(len(residuals))
     return np.asarray(np.minimum(1.0, k * scale / np.maximum(np.abs(residuals), 1e-300)), np.float64)

@@ -15,16 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.signal.estimate import STANDS_OUT, STRAY
+from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, STRAY
 from pmtpy.analysis.transfer._shape import ClockShape, fit_shape, follow, knots_of
 from pmtpy.analysis.transfer.table import Table
 from pmtpy.core.rows import Floats
 
 HELD = 0.985  # a clock that stays below this share of the one asked for is held down
-# Relative, and of the rows: where more than these go so far beyond the power of those held down, it was no power limit.
-_BEYOND, _MOST_BEYOND = 0.03, 0.05
-_GRID = 500  # clocks tried: a thousandth of the range is far below what a clock is known by
+_BEYOND = 0.03  # relative: where more than a few rows go so far beyond the power of those held down, it was no limit
 _TURNS = 4  # of searches for what enters to first order
+_GRID = 500  # clocks tried: a thousandth of the range is far below what a clock is known by
 # Variance of an imagined configuration more, unlike any seen, whose levels tell nothing: from a sixth of the usual to
 # six times it; slopes, 1 on average, from 0 (a kernel that the clock does not touch) to 2. Three configurations
 # that happen to agree do not show that all do.
@@ -94,7 +93,7 @@ def _power_limit(power_w: Floats, held: npt.NDArray[np.bool_]) -> float:
     """Power at which clocks were held down; infinite if that was not the reason, or none was."""
     limit = _median(power_w[held])
     beyond = np.count_nonzero(power_w[~held] > limit * (1.0 + _BEYOND))
-    return limit if np.any(held) and beyond < _MOST_BEYOND * len(power_w) else math.inf
+    return limit if np.any(held) and beyond < MISSED * len(power_w) else math.inf
 
 
 def _median(values: Floats) -> float:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import robust_sd
+from pmtpy.analysis.signal.estimate import huber_weights, robust_sd
 from pmtpy.core.rows import Floats, Ints
 
 SAME_CLOCK = 0.004  # clocks closer than this, relative, are one
-_HUBER = 1.345  # standard deviations: 95 % efficiency on normal noise (Huber and Ronchetti, Robust Statistics, 2009)
 _ROUNDS = 12
 # Standard deviation of what a degree may do, relative: silicon is known by 0.002 (docs/frequency.md), either sign left
 # open. It matters only where a handful of rows would have to tell.
@@ -116,7 +115,7 @@ def fit_shape(index: Ints, log_f: Floats, y: Floats, warm: Floats, knots: Floats
         heat = float(np.sum(weight * warm * warm)) + noise / _WARMTH**2
         warmth = float(np.sum(weight * warm * residual)) / heat if turn > 1 else 0.0
         residual = residual - warmth * warm
-        weight = 1.0 / np.maximum(1.0, np.abs(residual) / (_HUBER * robust_sd(residual) + 1e-9))
+        weight = huber_weights(residual, scale=max(robust_sd(residual), 1e-9))
         freedom = max(1, len(y) - 2 * n - len(knots))
         noise = float(np.sum(weight * residual * residual)) / freedom
     return ClockShape(knots, values, level, slope, spread, noise, warmth)

@@ -19,15 +19,14 @@ import numpy as np
 from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, is_power, seen_share, span_s
-from pmtpy.analysis.uncertainty.components import SHARED, of_scale
+from pmtpy.analysis.uncertainty.components import COMPONENTS, of_scale
 from pmtpy.analysis.uncertainty.in_step import aliasing, joules_in_step
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.presentation import duration, not_covered
 from pmtpy.core.response import Response
 
-_RECTANGULAR = math.sqrt(12.0)  # width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
-_BOUND = math.sqrt(3.0)  # the same for a half-width
+_BOUND = math.sqrt(3.0)  # half the width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
 # Step times gap over the rms error of an edge: both lie at the same random place of a gap that is filled with its mean.
 _IN_A_GAP = math.sqrt(30.0)
 # Errors of an edge in a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5
@@ -47,7 +46,6 @@ _HIDDEN = 0.067
 # A load that none of n readings saw may run for a share of the time whose mean square is 2 / ((n + 2)(n + 3)) (rule of
 # succession), at any power between nothing and the mean, which is off the mean by root 1/3 of it.
 _NEVER_SEEN = math.sqrt(2.0 / 3.0)
-_MOSTLY = 0.7  # of several parts added in squares: more than all others together
 DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
 _COARSEST_W = 1.0
@@ -134,8 +132,8 @@ def sum_budgets(budgets: Sequence[UncertaintyBudget]) -> UncertaintyBudget:
     together: dict[str, float] = {}
     for budget in budgets:
         for name, u in budget.components:
-            together[name] = together.get(name, 0.0) + (u if name in SHARED else u * u)
-    components = [(name, u if name in SHARED else math.sqrt(u)) for name, u in together.items()]
+            together[name] = together.get(name, 0.0) + (u if COMPONENTS[name].shared else u * u)
+    components = [(name, u if COMPONENTS[name].shared else math.sqrt(u)) for name, u in together.items()]
     return UncertaintyBudget.of(components, list(dict.fromkeys(w for b in budgets for w in b.warnings)))
 
 
@@ -202,7 +200,7 @@ class _Judge:
         A register may as well cut off as round, which is half a step for all values alike; a calibrated zero contains
         it.
         """
-        one = (self._unseen_w() or self.step) / _RECTANGULAR
+        one = (self._unseen_w() or self.step) / 2.0 / _BOUND
         if not self.power:
             return one * math.sqrt(2.0)
         cut_off = 0.0 if self.channel.offset_u else _CUT_OFF
@@ -312,7 +310,7 @@ class _Judge:
             return 0.0
         limit = self.channel.max_watts
         top = limit if limit is not None else 2.0 * max(self.mean_w, seen.peak_watts)
-        return (1.0 - seen.seconds / self.needed_s) * top * seen.seconds / _RECTANGULAR
+        return (1.0 - seen.seconds / self.needed_s) * top * seen.seconds / 2.0 / _BOUND
 
     def _never_moved(self) -> bool:
         """Whether a counter has stood since it began to count."""
@@ -348,7 +346,7 @@ class _Judge:
         if not seen.lost or seen.uncovered_s > 0:
             return 0.0
         spacing = self.refresh_s or seen.seconds / max(1, seen.rows + seen.lost)
-        return seen.rms_step_watts * spacing * seen.lost / _RECTANGULAR
+        return seen.rms_step_watts * spacing * seen.lost / 2.0 / _BOUND
 
     # -- warnings --------------------------------------------------------------------------------------------------
 
@@ -429,7 +427,8 @@ class _Judge:
     def _too_short(self, components: dict[str, float]) -> list[str]:
         seen, short = self.seen, self.seen.seconds < max(self.needed_s, self.refresh_s)
         ahead = components["ahead"] if seen.late is None else 0.0  # a longer region would not bring rows sooner
-        blurred = math.hypot(components["edges"], ahead, components["lag"], components["clock"])
+        others = math.hypot(components["edges"], ahead, components["lag"])
+        blurred = math.hypot(others, components["clock"])
         # No powered part uses none.
         used = abs(seen.joules) or (blurred if self.channel.least_watts > 0.0 else math.inf)
         if not short and not 2.0 * blurred > DOUBTFUL_SHARE * used:
@@ -437,7 +436,7 @@ class _Judge:
         share = 0.0 if short else 2.0 * blurred / used
         # A reading more or less at either end would leave less open: it is not the refresh that does.
         often = 2.0 * (self.refresh_s + self.window_s) < DOUBTFUL_SHARE * seen.seconds
-        if not short and often and components["clock"] > _MOSTLY * blurred:
+        if not short and often and components["clock"] > others:
             return [_unsure_times(self.channel.name, seen.seconds, share)]
         return [too_short(self.channel.name, seen.seconds, self.refresh_s, self.window_s, share)]
 

@@ -47,10 +47,6 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         "kernel": Component(lasting=True, repeated=True),
     }
 )
-SHARED = frozenset(name for name, of in COMPONENTS.items() if of.shared)
-LASTING = frozenset(name for name, of in COMPONENTS.items() if of.lasting)
-REPEATED = frozenset(name for name, of in COMPONENTS.items() if of.repeated)
-AT_ENDS = frozenset(name for name, of in COMPONENTS.items() if of.at_ends)
 
 
 def of_scale(response: Response, gain_u: float, offset_u: float, joules: float, seconds: float) -> dict[str, float]:

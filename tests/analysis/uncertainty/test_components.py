@@ -8,7 +8,7 @@ import numpy as np
 
 from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.components import AT_ENDS, COMPONENTS, LASTING, REPEATED, SHARED
+from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.response import Response
 from tests.support.uncertainty.one import summarise_one
@@ -35,9 +35,10 @@ def test_whatever_a_budget_or_a_reconstruction_is_made_of_is_in_the_table() -> N
 
 
 def test_what_lasts_is_no_matter_of_the_ends() -> None:
-    assert not LASTING & AT_ENDS
-    assert not LASTING & SHARED
-    assert LASTING <= REPEATED
+    lasting = [of for of in COMPONENTS.values() if of.lasting]
+    assert lasting
+    assert not any(of.at_ends or of.shared for of in lasting)
+    assert all(of.repeated for of in lasting)
 
 
 def test_what_channels_share_adds_linearly_in_their_sum() -> None:
