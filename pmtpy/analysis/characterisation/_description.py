@@ -26,7 +26,6 @@ from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
 _GRAINS, _TAIL = 8.0, 8.0  # steps in a cell, and time constants, over which a response is summed
-_MAX_MOVED_SHARE = 0.5  # of a width: a step that long leaves the line that it was found along
 
 
 def describe(problem: Problem, fit: Fit) -> Shape:
@@ -142,7 +141,7 @@ def _scatter(problem: Problem, fit: Fit) -> float:
 def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:
     """Return the point of a fit after a shift, if that leaves less there, and not only along the tangent."""
     point = fit.point + np.array([shift.get(name, 0.0) for name in PARAMETERS])
-    if np.any(np.abs(point - fit.point)[1:4] > _MAX_MOVED_SHARE * fit.point[1:4]):
+    if np.any((point <= 0.0)[1:4] & (point != fit.point)[1:4]):
         return fit.point
     x = problem.filtered(point, fit.family)
     left = problem.y - (fit.gain + shift["gain"]) * x - fit.intercept - shift["intercept"]

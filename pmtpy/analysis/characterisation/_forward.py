@@ -35,7 +35,6 @@ _REST, _REST_SD = 0.125, 0.14
 METER_GRAIN = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _MAX_AGE_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 _MIN_TAU_DIFFERENCE = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
-_STEADY_SHARE = 0.25  # of the time a reference is taken to be steady; what it does else is the load's
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +255,7 @@ def _noise(reference: PowerTrace, step_s: float) -> float:
     Cells may be means of two samples each, so that neighbours err alike: two of them are the least that shows it.
     """
     grain = 2.0 * max(step_s, reference.cell_s)
-    bends = bend_sd(sampled(reference, reference.start_s, reference.end_s, grain), _STEADY_SHARE)
+    bends = bend_sd(sampled(reference, reference.start_s, reference.end_s, grain))
     return grain * bends**2 if bends > 0.0 else 0.0
 
 

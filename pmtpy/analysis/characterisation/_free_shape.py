@@ -24,9 +24,7 @@ from pmtpy.core.rows import Floats
 
 _CELLS = 32
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
-_MIN_CELLS = 8
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
-_WIDER, _MOST_REACHES = 1.1, 4  # times wider than where it was looked for, and how often it is looked for further
 _ROUGHNESS_WEIGHT = 1e-5  # weight of second differences, against the variance of the reference
 _MIN_VARIATION = 1e-9  # of the reference: less is rounding
 _MIN_EXCESS = 1.25  # times the residual, below which it does not matter
@@ -88,9 +86,7 @@ def fit_free(
         None where there are too few readings, or the reference does not vary within the kernel.
     """
     found = _within(at_s, watts, reference, weights, lag_s=lag_s, spread_s=spread_s)
-    for _ in range(_MOST_REACHES):
-        if found is None or found.spread_s.value < _WIDER * spread_s:
-            break
+    while found is not None and found.spread_s.low > spread_s:  # it is wider than where it was looked for
         lag_s, spread_s = found.lag_s.value, found.spread_s.value
         found = _within(at_s, watts, reference, weights, lag_s=lag_s, spread_s=spread_s) or found
     return found
@@ -100,7 +96,7 @@ def _within(
     at_s: Floats, watts: Floats, reference: PowerTrace, weights: Floats | float, *, lag_s: float, spread_s: float
 ) -> FreeShape | None:
     cells = min(_CELLS, len(at_s) // _ROWS_PER_CELL)
-    if cells < _MIN_CELLS:
+    if cells < 3:  # two have no second difference
         return None
     edges = np.asarray(lag_s + spread_s * np.linspace(-_BEFORE, _AFTER, cells + 1), np.float64)
     power = _cells(reference, at_s, edges)

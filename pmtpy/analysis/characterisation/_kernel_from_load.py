@@ -23,9 +23,7 @@ from pmtpy.core.response import EARLY_S
 from pmtpy.errors import DeclinedError
 
 _PAUSE_S = 0.5  # a card that rests longer changes its clocks
-_DROPPED_S = 1.0  # of a run, as the publishers drop ...
-_MAX_DROPPED_SHARE = 0.25  # ... but no more of it than this share
-_MIN_REST_READINGS = 5  # that show what a card reads at rest
+_DROPPED_S = 1.0  # of a run, as the publishers drop
 
 
 def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, str]:
@@ -83,11 +81,11 @@ def _run(load: LoadIntervals) -> tuple[float, float]:
         return -np.inf, np.inf
     run = max(runs, key=lambda r: float(off[r[-1]] - on[r[0]]))
     first, last = float(on[run[0]]), float(off[run[-1]])
-    return first + min(_DROPPED_S, _MAX_DROPPED_SHARE * (last - first)), last
+    return first + _DROPPED_S, last
 
 
 def _at_rest(updates: Updates, load: LoadIntervals) -> float | None:
-    """Return what was read before the load began, if it was read often enough."""
+    """Return what was read before the load began, if anything was."""
     first = float(load.on_s[0])
     before = updates.between(first - OFF_S, first).watts
-    return float(np.median(before)) if len(before) >= _MIN_REST_READINGS else None
+    return float(np.median(before)) if len(before) else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
@@ -61,7 +62,6 @@ _PROFILE_STEPS = (
     0.02,
     0.1,
 )  # of the width: the least and the most of a profile's first step; each is twice the one before
-_MOST_STEPS = 8
 _NARROWEST = 0.02  # of a period
 
 
@@ -326,7 +326,7 @@ def _profile(
     found = []
     for sign in (-1.0, 1.0):
         point, change = best.point, 0.0
-        for i in range(_MOST_STEPS):
+        for i in count():
             change += sign * first * 2.0**i
             start = point.copy()
             if column:
@@ -335,8 +335,10 @@ def _profile(
                     break
                 start[0] -= (to - float(point[column])) * (0.5 if name == "window" else 1.0)  # the mean lag stays
                 start[column] = to
-            else:
+            elif abs(change) < MAX_WIDTH_PERIODS:
                 start[0] = best.offset + change * width
+            else:
+                break
             fit = polish(problem, best.family, start, weights, fixed=name)
             found.append((fit, misfit(fit)))
             if found[-1][1] - least > FEW_READINGS:

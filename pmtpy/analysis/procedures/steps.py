@@ -73,7 +73,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
             f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, and readings scatter by "
             f"{noise:.3g} W; take a load that switches by more"
         )
-        if size > _LEVELS_APART_SD * bend_sd(w, 0.5):  # it is not their noise by which they do
+        if size > _LEVELS_APART_SD * bend_sd(w):  # it is not their noise by which they do
             msg = (
                 f"no two levels: readings lie all over {np.min(w):.4g} to {np.max(w):.4g} W and move from each to the "
                 "next: the load has more levels, or the sensor is on its way to one when it switches again; let it "

@@ -130,11 +130,11 @@ def robust_sd(values: Floats) -> float:
     return float(1.4826 * np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
 
 
-def bend_sd(values: Floats, level: float) -> float:
+def bend_sd(values: Floats, level: float = 0.25) -> float:
     """Standard deviation of what is new in each of ``values``, by a quantile of their second differences; NaN of few.
 
     Of what changes evenly nothing is left in these; the quantile (at ``level``) leaves out those that are something
-    else.
+    else, such as a load's.
     """
     from scipy.special import ndtri
 

@@ -21,7 +21,6 @@ _UNMOVED = math.sqrt(2.0)
 # Periods that are thought of where a refresh is not stated: so many, between these shares of the usual time between two
 # moves. Slower ones leave rows without a move, of faster ones an edge does not notice.
 _PERIODS, _MIN_PERIOD_RATIO, _MAX_PERIOD_RATIO = 24, 0.02, 4.0
-_STEADY_SHARE = 0.5  # share of the moves between which the load is taken to hold still
 
 
 class Moves(NamedTuple):
@@ -77,8 +76,8 @@ def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
 
     Each reading is late by an age that is uniform up to the period ``T``. At a steady load the energy at a row is then
     off the line between its neighbours by ``P T sqrt((1 + v^2 + (1 - v)^2) / 12)``, ``v`` being where between them the
-    row lies; a change of the load is off by anything. And of rows ``g`` apart, less than ``T``, only ``g/T`` show a
-    move. All periods are as likely before, evenly in their logarithm.
+    row lies; a change of the load, which is as likely, is off by anything. And of rows ``g`` apart, less than ``T``,
+    only ``g/T`` show a move. All periods are as likely before, evenly in their logarithm.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
         mean = np.maximum(p[:-1] * share + p[1:] * (1.0 - share), 1e-30)
         off = abs(p[1:] - p[:-1]) / mean * share * after
         steady = np.exp(-0.5 * (off / spread) ** 2) * math.sqrt(2.0 / math.pi) / spread
-        likely = moved + np.log(_STEADY_SHARE * steady + (1.0 - _STEADY_SHARE) / (share * after)).sum(axis=1)
+        likely = moved + np.log(steady + 1.0 / (share * after)).sum(axis=1)
         weight = np.exp(likely - likely.max())
         longest = max(longest, math.sqrt(float(weight @ periods[:, 0] ** 2 / weight.sum())))
     return longest
