@@ -36,11 +36,13 @@ def power(resource: Mapping[str, Any], where: str) -> float | None:
     controls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
     shown = [c for c in controls if c.get("PowerConsumedWatts") is not None]
     whole = [c for c in shown if c.get("PhysicalContext") in _INPUT_CONTEXTS]
-    if shown and len(whole) != 1:
+    own = whole[0]["PowerConsumedWatts"] if len(whole) == 1 else None
+    numbers = [w for w in (own, *(c["PowerConsumedWatts"] for c in shown)) if isinstance(w, int | float)]
+    if shown and (own is None or (numbers and max(numbers) > numbers[0])):  # no part takes more than the whole
         named = ", ".join(f"{c.get('Name')!r} of {c.get('PhysicalContext')}" for c in shown[:5])
         msg = f"{where} shows powers of which it is not clear which is that of the chassis: {named}"
         raise ReadError(msg)
-    watts = whole[0]["PowerConsumedWatts"] if whole else sensor.get("Reading") if isinstance(sensor, dict) else None
+    watts = own if shown else sensor.get("Reading") if isinstance(sensor, dict) else None
     return None if watts is None else _bmc.believed(watts, where)
 
 

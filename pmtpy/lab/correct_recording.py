@@ -26,7 +26,7 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
-from pmtpy.lab.recorded import AS_SHOWN, marked_load, power_column, read_series
+from pmtpy.lab.recorded import AS_SHOWN, late_marks, marked_load, power_column, read_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,6 +108,9 @@ def correct_recording(
     if between is not None:
         intervals = [(first + between[0], first + between[1])]
     else:
+        late = late_marks(table) if load is None else ""
+        if late:
+            report(f"note: {late}")
         blocks = load if load is not None else marked_load(table, alone=True)
         intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), path, report)
     found = []

@@ -107,8 +107,9 @@ def marked(table: pd.DataFrame, t_s: Floats) -> list[Span]:
     return paired(_marks(table, t_s))[0]
 
 
-def late_marks(table: pd.DataFrame, t_s: Floats) -> str:
+def late_marks(table: pd.DataFrame) -> str:
     """Say so where regions may be off by more than a little, since their marks stand on rows; empty: they are not."""
+    t_s = table["elapsed"].to_numpy(np.float64)
     row_before = dict(zip(t_s[1:].tolist(), t_s[:-1].tolist(), strict=True))
     marks = [(t, row_before.get(t, t)) for span in marked(table, t_s) for t in (span.start, span.end)]
     late_s = max((t - before for t, before in marks), default=0.0)
@@ -217,6 +218,9 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
         hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) that say when the load was on, one block after the other"
         raise TargetError(msg + hint)
+    late = late_marks(table) if powers_of(table) else ""
+    if late:
+        report(f"note: {late}")
     if table.attrs["format"] == TRACE:  # before and after nobody knows
         t = table["time"].to_numpy(np.float64)
         stamps = replace(stamps, known_s=t[[0, -1]].reshape(1, 2))

@@ -83,7 +83,7 @@ def side_by_side(
             trace = trace_of(table, name, f"{shown}#{name}" if several or channel else shown)
             traces.append(replace(trace, regions=(*waiting, *spans)))
             waiting, spans = [], []
-        late.append(late_marks(table, table[times_of(table)].to_numpy(np.float64)))
+        late.append(late_marks(table))
         tables.append(table)
     one = one_run(tables) if one_clock is None else one_clock
     if one and len({times_of(t) for t in tables}) > 1:

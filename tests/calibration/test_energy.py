@@ -156,6 +156,22 @@ def test_that_the_ends_of_a_whole_recording_are_left_out_is_said(recorded: Path)
     assert "--between FROM,TO takes a part" in said
 
 
+def test_that_marks_stand_on_rows_behind_them_is_said(recorded: Path) -> None:
+    log = (recorded / "log.csv").read_text().splitlines(keepends=True)
+    slow = log[:1] + log[1::10]  # polls 30 ms apart
+    for row, label in ((170, "solve start"), (185, "solve end")):
+        slow[row] = slow[row].replace(",,", f",{label},", 1)
+    (recorded / "log.csv").write_text("".join(slow))
+    profile = parse_profile((recorded / "profile.json").read_text())
+    told: list[str] = []
+    correct_recording(pmt.load(recorded / "log.csv"), profile, report=told.append)
+    (said,) = (text for text in told if "earlier" in text)
+    assert "its marks stand on the rows behind them" in said
+    told.clear()
+    read_stamps(str(recorded / "log.csv"), report=told.append)
+    assert said in told
+
+
 def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, RESPONSE, CAME)
     (recorded / "profile.json").write_text(profile.to_json())

@@ -127,7 +127,7 @@ def load(
         msg = f"{place} cannot be read: {what}; copy it again from its source, or remove what was changed in it"
         raise FileFormatError(msg) from error
     zero_s = float(table["time"].iloc[0] - table["elapsed"].iloc[0]) if len(table) else math.nan
-    table.attrs["marks"] = marks_in(table.attrs["metadata"], zero_s)
+    table.attrs["marks"] = marks_in(table.attrs["metadata"], zero_s) or table.attrs.get("marks", [])
     if len(table) == 1 and part.whole:
         table.attrs["notes"].append("it holds a single row: no time passes in it, and its energy is not known")
     return table

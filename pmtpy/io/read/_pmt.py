@@ -2,12 +2,13 @@
 
 Facts: PMT's ``common/PMT.cpp``. Rows ``TIME WATTS...``; the header ``timestamp NAME...`` is missing when dumping began
 after the first reading. Newer: Unix seconds, ``M TIME "LABEL"``. PMT 1.3: seconds since the start, and ``M TIME TAG
-"LABEL"``. Times of markers may count from another zero than those of rows, so a marker belongs where it stands: on the
-row that follows it. The first power is the total, as in PMT's own ``joules()``.
+"LABEL"``. The times of markers of 1.3 may count from another zero than those of rows, so a marker belongs where it
+stands: on the row that follows it. The first power is the total, as in PMT's own ``joules()``.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ def read(recording: Recording) -> pd.DataFrame:
         recording.judge()
         raise recording.error("there is no row in it; was anything measured?")
     elapsed, unknown = _check.wall_clock(recording, time, at) if unix else _steady(recording, time, at)
+    on_rows = _on_rows([(n, _label(line)) for n, line in marked], at.tolist())
     means = {one_word(n) for n in mean_powers(recording.facts or {})}
     powers = [Power(n, columns[f"W {n}"][left], mean=n in means) for n in names]
     main = next((p for p in powers if p.name == "total"), powers[0])
@@ -71,7 +73,8 @@ def read(recording: Recording) -> pd.DataFrame:
             at,
             main,
             tuple(p for p in powers if p.name != "total"),
-            marks=_on_rows([(n, _label(line)) for n, line in marked], at.tolist()),
+            marks=on_rows,
+            set_s=_set(on_rows, [_time(line) for _, line in marked], time, elapsed) if unix else (),
             unknown=unknown,
         ),
         kind="PMT dump, " + ("newer: Unix time" if unix else "1.3: seconds since the start"),
@@ -106,6 +109,22 @@ def _label(line: bytes) -> str:
     mark = _MARK.fullmatch(line)
     text = (mark.group(3) or mark.group(2) or b"") if mark else line[1:].strip()
     return text.decode("utf-8", "replace")
+
+
+def _time(line: bytes) -> float:
+    mark = _MARK.fullmatch(line)
+    try:
+        return float(mark.group(1)) if mark else math.nan
+    except ValueError:
+        return math.nan
+
+
+def _set(
+    marks: tuple[tuple[int, str], ...], times: list[float], time: Floats, elapsed: Floats
+) -> tuple[tuple[float, str], ...]:
+    """Return when marks were set, in seconds since the first row, of those whose line tells a time."""
+    told = zip(marks, times, strict=True)
+    return tuple((float(elapsed[row] - time[row]) + t, label) for (row, label), t in told if math.isfinite(t))
 
 
 def _on_rows(marks: list[tuple[int, str]], rows: list[int]) -> tuple[tuple[int, str], ...]:

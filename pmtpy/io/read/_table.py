@@ -47,6 +47,7 @@ class RecordedCurve:
     # bool, shape (n,),; rows before which it is not known what happened, though none is counted lost
     unknown: npt.NDArray[np.bool_] | None = None
     others: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # further columns by their full names
+    set_s: tuple[tuple[float, str], ...] = ()  # when the marks were set, where the file tells it: (elapsed, label)
 
 
 def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> tuple[Floats, float]:
@@ -117,6 +118,7 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
         "metadata": None,
         "broken_lines": recording.broken_lines,
         "notes": recording.notes,
+        "marks": sorted(curve.set_s),
     }
     return made
 

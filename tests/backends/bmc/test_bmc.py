@@ -203,7 +203,13 @@ def test_of_several_powers_that_of_the_chassis_is_taken(controls: list[dict[str,
 
 
 @pytest.mark.parametrize(
-    "controls", [[control(77, "CPU")], [control(250), control(260)], [control(1, "Memory"), control(77, "CPU")]]
+    "controls",
+    [
+        [control(77, "CPU")],
+        [control(250), control(260)],
+        [control(1, "Memory"), control(77, "CPU")],
+        [control(20), control(300, "Intake")],
+    ],
 )
 def test_powers_of_parts_alone_or_of_several_wholes_are_refused(controls: list[dict[str, object]]) -> None:
     with pytest.raises(ReadError, match=r"not clear which .* 'power"):

@@ -17,6 +17,7 @@ from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError
 from pmtpy.io.read import load
 from pmtpy.io.write import Ending, Header, open_sink
+from pmtpy.lab.recorded import late_marks, marked
 
 SMI = """timestamp, pstate, temperature.gpu, clocks.current.sm [MHz], power.draw [W], power.draw.instant [W]
 2023/07/13 18:15:32.351, P0, 34, 745, 60.00, 50.00
@@ -188,6 +189,19 @@ def test_both_generations_of_pmt_are_read(tmp_path: Path, mark: str) -> None:
     assert table["total_J"].tolist() == pytest.approx([0.0, 1.5, 3.5])
     assert list(table.columns[6:]) == ["core_W", "core_J"]
     assert "1.3" in table.attrs["format"]
+
+
+def test_a_marker_of_newer_pmt_tells_when_it_was_set(tmp_path: Path) -> None:
+    rows = [f"{1733935225 + 0.1 * i:.3f} 100.0" for i in range(40)]
+    rows.insert(30, 'M 1733935227.950 "solve end"')
+    rows.insert(10, 'M 1733935225.930 "solve start"')
+    (tmp_path / "log.pmt").write_text("\n".join(["timestamp total", *rows]) + "\n")
+    table = load(tmp_path / "log.pmt")
+    elapsed = table["elapsed"].to_numpy()
+    assert elapsed[table["marker"].to_numpy() != ""] == pytest.approx([1.0, 3.0])  # the rows behind them
+    (span,) = marked(table, elapsed)
+    assert (span.start, span.end) == pytest.approx((0.93, 2.95), abs=1e-6)
+    assert not late_marks(table)
 
 
 def test_a_pmt_dump_without_its_header_is_read(tmp_path: Path) -> None:
