@@ -17,7 +17,7 @@ from pmtpy.backends._ina import in_turn
 from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import _channels as meaning
 from pmtpy.backends.hwmon._device import QUANTITIES, UNITS, Attribute, Chip, scan
-from pmtpy.backends.hwmon._source import ASLEEP, REMEDY, HwmonSource
+from pmtpy.backends.hwmon._source import ASLEEP, REMEDY, UNPLUG, HwmonSource
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity, outermost, unique_name
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery
@@ -64,6 +64,10 @@ def discover(
         if not chips:
             reason = "the only chips are the monitors of a Jetson"
             return Discovery.none("hwmon", reason, "use the target jetson")
+    if charging := [c.charging for c in chips if c.charging]:
+        chips = tuple(c for c in chips if not c.charging)
+        if not chips:
+            return Discovery.none("hwmon", "; ".join(charging), UNPLUG)
     meters = [c for c in chips if c.name == "power_meter"]
     names = [c.device for c in chips if c not in meters] + (["power_meter"] if meters else [])
     return Discovery(tuple(names))
@@ -99,6 +103,8 @@ def open_source(
     if not chips:
         raise BackendUnavailableError("hwmon", reason, REMEDY)
     chosen = _choose(device, chips)
+    if reason := next(filter(None, (chip.charging for chip in chosen)), ""):
+        raise BackendUnavailableError("hwmon", reason, UNPLUG)
     readings, notes = _readings(chosen, power=power)
     products = [] if any(c.measures_energy for c in (r.channel for r in readings)) else _products(readings, chosen)
     operands = {name for product in products for name in product.operands}

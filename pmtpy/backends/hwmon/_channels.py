@@ -28,6 +28,7 @@ _SHUNT_STEPS = {"ina226": 62.5e-6, "ina230": 62.5e-6, "ina231": 62.5e-6, "ina219
 
 # Measured on an AC922: new values every 40.08 ms (docs/backends/occ.md).
 _REFRESH_S = {"ibmpowernv": 0.0401}
+_BATTERY_REFRESH_S = 1.0  # for so long the kernel keeps a reading: drivers/acpi/battery.c, cache_time
 
 _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
 
@@ -46,7 +47,7 @@ def step(chip: Chip) -> float | None:
 
 def refresh_s(chip: Chip, attribute: Attribute) -> float | None:
     """Return how often a reading changes, where it is known."""
-    return attribute.window_s or chip.update_s or _REFRESH_S.get(chip.name)
+    return attribute.window_s or chip.update_s or (_BATTERY_REFRESH_S if chip.battery else _REFRESH_S.get(chip.name))
 
 
 def window_s(chip: Chip, attribute: Attribute) -> float | None:

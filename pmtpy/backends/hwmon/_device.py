@@ -58,6 +58,15 @@ class Chip:
     shunt_ohm: float | None  # the shunt that the driver reckons with
     # domain of the socket whose processor the chip measures, too (an APU); empty where it is not known which
     socket: str | None = None
+    battery: Path | None = None  # what says whether the battery that this chip measures is discharged
+
+    @property
+    def charging(self) -> str:
+        """Why the power of a battery is not what the machine uses now; empty if it is, or of any other chip."""
+        state = "Discharging" if self.battery is None else optional_text(self.battery) or "in an unknown state"
+        if state == "Discharging":
+            return ""
+        return f"the battery {self.name} is {state}, and its power, which has no sign, is not what the machine uses"
 
     @property
     def device(self) -> str:
@@ -138,9 +147,18 @@ def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
                         _milliseconds(directory / "update_interval"),
                         shunt * 1e-6 if shunt is not None and shunt > 0 else None,
                         socket_of(directory / "device", root) if _is_apu(name, directory) else None,
+                        battery=_battery(directory / "device"),
                     )
                 )
     return tuple(chips), dangling
+
+
+def _battery(device: Path) -> Path | None:
+    """Return the file with the state of a battery; None of any other device.
+
+    Facts: Linux ``drivers/power/supply/power_supply_hwmon.c``, ``Documentation/ABI/testing/sysfs-class-power``.
+    """
+    return device / "status" if optional_text(device / "type") == "Battery" else None
 
 
 def _is_apu(name: str, directory: Path) -> bool:

@@ -24,6 +24,7 @@ REMEDY = (
     "`ls /sys/class/hwmon/*/name` shows what the kernel has; "
     f"{IN_A_CONTAINER}"
 )
+UNPLUG = "pull the plug: while it is discharged the battery tells what the machine uses"
 
 
 class HwmonSource(PolledSource):
@@ -38,6 +39,7 @@ class HwmonSource(PolledSource):
         clock: Clock,
     ) -> None:
         super().__init__(clock)
+        self._chips = tuple(chips)
         self.channels = tuple(channels)
         refresh = [c.refresh_s for c in self.channels if c.refresh_s]
         turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
@@ -60,6 +62,8 @@ class HwmonSource(PolledSource):
 
     def poll(self) -> Sequence[float] | Block:
         """Read every file once; a Block marked fresh when the chip was registered anew."""
+        if reason := self._charging():
+            raise ReadError(reason)
         counts = self._registers.numbers()
         if self._registers.openings == self._openings:
             return counts
@@ -68,8 +72,11 @@ class HwmonSource(PolledSource):
         return Block.row(self._last_t_ns, counts, fresh=True)
 
     def asleep(self, error: ReadError) -> bool:
-        """Whether the chip sleeps: only one that was removed is lost."""
-        return isinstance(error.__cause__, OSError) and error.__cause__.errno in ASLEEP
+        """Whether the chip sleeps, or its battery is charged: only one that was removed is lost."""
+        return bool(self._charging()) or (isinstance(error.__cause__, OSError) and error.__cause__.errno in ASLEEP)
+
+    def _charging(self) -> str:
+        return next(filter(None, (chip.charging for chip in self._chips)), "")
 
     def close(self) -> None:
         """Close all files. May be called twice."""

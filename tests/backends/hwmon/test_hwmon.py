@@ -393,6 +393,40 @@ def test_a_device_that_sleeps_for_hours_loses_rows_and_is_not_given_up(
     source.close()
 
 
+def test_a_battery_tells_what_the_machine_uses_while_it_is_discharged(tmp_path: Path, clock: ManualClock) -> None:
+    chip, battery = tmp_path / "class/hwmon/hwmon0", tmp_path / "class/power_supply/BAT0"
+    for folder in (chip, battery):
+        folder.mkdir(parents=True)
+    (chip / "device").symlink_to(battery)
+    (battery / "type").write_text("Battery\n")
+    for name, value in {"name": "BAT0", "in0_input": "12000", "power1_input": "18000000"}.items():
+        (chip / name).write_text(f"{value}\n")
+
+    def is_now(state: str) -> None:
+        (battery / "status").write_text(f"{state}\n")
+
+    for state in ("Charging", "Not charging", "Full", "Unknown"):
+        is_now(state)
+        (found,) = hwmon.discover(sysfs_root=tmp_path).findings
+        assert f"the battery BAT0 is {state}" in str(found)
+        with pytest.raises(BackendUnavailableError, match="pull the plug"):
+            hwmon.open_source("BAT0", clock=clock, sysfs_root=tmp_path)
+    is_now("Discharging")
+    assert hwmon.discover(sysfs_root=tmp_path).devices == ("BAT0/0",)
+    source = hwmon.open_source("BAT0", clock=clock, sysfs_root=tmp_path)
+    assert source.channels[0].refresh_s == 1.0
+    assert len(source.read()) == 1
+    is_now("Charging")
+    for _ in range(20):  # it is not given up
+        clock.advance(60.0)
+        assert len(source.read()) == 0
+    is_now("Discharging")
+    lost = source.read().lost
+    assert lost is not None
+    assert lost.tolist() == [20]
+    source.close()
+
+
 def test_a_chip_that_returns_under_another_number_is_found_again(
     make: Callable[[str], Board], clock: ManualClock, failing_files: object
 ) -> None:
