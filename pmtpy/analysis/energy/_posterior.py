@@ -8,7 +8,6 @@ decide. Readings have Student's t: a running mean now and then holds an update m
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,18 +39,8 @@ class Rising:
     at_s: Floats
     off2: Floats
     rise2: float  # mean square of the rise: a switch that is off by a while is so much power that is there or is not
-    least2: float  # mean square of rises as small as hardly any
     felt: Floats  # shape (k,); by how much each unknown moves what is seen of the load
     times: Ints  # unknowns that stand for so many times the rise: neither need be known
-
-    @property
-    def likely(self) -> float:
-        """Logarithm of how likely such a rise is beforehand, one of any size being 0: what is stamped is a load.
-
-        Of updates whose instants are not known, some contradict any rise. What is proportional to the rise, and not
-        known, costs them nothing, so that without this a load that uses nothing is the likeliest.
-        """
-        return math.log(self.rise2 / (self.rise2 + self.least2))
 
     def crossed(self, felt: Floats, at: Floats, spread: Floats) -> float:
         """Return the variance of products of the rise and what it is multiplied by, of which no straight line tells.
@@ -212,7 +201,7 @@ class Readings:
         off = (missed**2 + missed_v) / self._noise2
         trust = (ROBUST_TAIL + 1.0) / (ROBUST_TAIL + off)
         unstamped2 = (_WALK_TAIL * self._highest2 + pace.unstamped2 * ran) / (_WALK_TAIL + ran_decided)
-        off2 = (ROBUST_TAIL + pace.off2 * slid) / (ROBUST_TAIL + slid_decided)
+        off2 = max(1.0, (ROBUST_TAIL + pace.off2 * slid) / (ROBUST_TAIL + slid_decided))
         walk = np.maximum(walk, _MIN_NOISE_SHARE * self._noise2 / period)
         by = (decided, scattered)
         return Pace(walk, np.maximum(scatter, least), np.asarray(trust), unstamped2, off2, by)
@@ -268,7 +257,7 @@ class Readings:
         seen = self._covariance.seen(solved) if terms.rising or not judged else np.zeros(0)
         if terms.rising:
             scattered = float(stamped @ seen[cells])
-            left, right = _drawn_out(left, right, terms.rising.felt, terms.sd, scattered)
+            left, right = _drawn_out(left, right, terms, terms.rising.felt, scattered)
         spread = np.linalg.inv(left)
         unknowns = spread @ right
         found = alone - moved @ unknowns
@@ -287,7 +276,6 @@ class Readings:
             left_over -= float(right @ spread @ right)
             evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
             evidence -= float(np.linalg.slogdet(left)[1]) + left_over
-            evidence += 2.0 * terms.rising.likely if terms.rising else 0.0
             known *= self._widened(pace, own[: kinds[1]] * missing[: kinds[1]] ** 2, known)
         else:
             told = _Told(variance, found, seen, np.sum((moved @ spread) * moved, 1) / variance**2)
@@ -330,7 +318,7 @@ class _Told:
         return float(mean @ (mean * part[at])), float(np.sum(np.clip(1.0 - left, 0.0, 1.0)))
 
 
-def _drawn_out(left: Floats, right: Floats, felt: Floats, sd: Floats, scattered: float) -> tuple[Floats, Floats]:
+def _drawn_out(left: Floats, right: Floats, terms: Terms, felt: Floats, scattered: float) -> tuple[Floats, Floats]:
     """Return the normal equations with a rise that is no longer drawn to nothing by switches that are off.
 
     Of what readings tell of the rise, up to ``scattered`` is told by switches that are off instead of by a load that
@@ -338,8 +326,9 @@ def _drawn_out(left: Floats, right: Floats, felt: Floats, sd: Floats, scattered:
     little, and all where it may be all; and what readings tell is less sure by what is not known of it.
     """
     spread = np.linalg.inv(left)
-    known = 1.0 / float(felt @ spread @ felt)
-    told, rise = known - 1.0 / float(felt**2 @ sd**2), float(felt @ spread @ right) * known
+    known, before = 1.0 / float(felt @ spread @ felt), 1.0 / float(felt**2 @ terms.sd**2)
+    told = known - before
+    rise = float(felt @ spread @ right) * known - before * float(felt @ terms.mean)
     share = min(scattered / told, 1.0) if told > 0.0 else 1.0
     true = max(told * (1.0 - share) * (1.0 + share / 2.0), 1e-9 * known)
     tells = true / (1.0 + (rise / true * max(told - true, 0.0)) ** 2 / (3.0 * true))

@@ -25,6 +25,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
 
+_NOTHING = 1e-9  # instead of a standard deviation of 0
 # By which all stamps are off alike: under the recorded square wave the load ends 0.7 ms before it is said (never after:
 # stamps enclose it), and rows are stamped 3 to 6 ms before they are read, not alike in every session.
 _STAMP_S = 9e-4
@@ -44,12 +45,12 @@ _OFF_S = 3.3e-4  # by which single switches are off, less what all have in commo
 _NEIGHBOURS = (4, 16, 64)
 _WANDERS = 1.2  # times more off than by fewer: over so many it is not regular
 _MAX_OFF_S = 1.5e-3  # from there: what is further off is of the load itself
-# To one, beforehand, that stamps are of this run and of a load that uses power. Of 240 drawn loads with right stamps, a
-# third of them in step, the readings spoke against the stamps by 2.2 to one at most.
-_FOLLOWED_ODDS = 5.0
+# To one, beforehand, that stamps are of this run and of a load that uses power. Of 150 drawn loads with right stamps,
+# half of them in step or hardly seen, the readings spoke against the stamps by 2.9 to one at most.
+_FOLLOWED_ODDS = 3.0
+# Of a load, at the least, in readings that hardly show it: boards idle at a tenth of their limit.
+_LEAST_SHOWN = 0.1
 _MIN_STEPS = 3  # between readings, from which they tell how much the power varies
-_LEAST_RISE = 0.1  # of the highest reading: boards idle at some tenths of it, and loads are what one measures
-MAX_UNSEEN_RATIO = 3.0  # of the highest reading: a load that was hardly shown; boards idle at a tenth of their limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,10 @@ class StampedLoad:
         shows = shows and float(np.max(np.diff(t_s))) < MISSED_RENEWAL_RATIO * response.period_s
         slow = np.full(len(_BEHIND_S), 0.0 if shows else _LATE_SHARE / math.sqrt(len(_BEHIND_S)))
         late = math.hypot(_STAMP_S, response.lag_u)
-        mean = np.append([0.0, early], np.zeros(5 + len(slow)))
-        sd = np.maximum([MAX_UNSEEN_RATIO * highest, early_sd, late, wide, highest, 0.0, 0.0, *slow], 1e-9)
+        # What readings show of a load is no more than they are; of its size nothing else is known.
+        most = highest / max(float(np.max(response.shown(load, t_s))), _LEAST_SHOWN)
+        mean = np.append([most / 2.0, early], np.zeros(5 + len(slow)))
+        sd = np.maximum([most / math.sqrt(12.0), early_sd, late, wide, highest, 0.0, 0.0, *slow], _NOTHING)
         even, left_s, scatter_s = _evened(load)
         scatter2 = np.tile(np.fmin(_OFF_S, scatter_s) ** 2, len(load.on_s))
         half = replace(load, on_s=(load.on_s + even.on_s) / 2.0, off_s=(load.off_s + even.off_s) / 2.0)
@@ -102,10 +105,10 @@ class StampedLoad:
         even = self.ends[1]
         return replace(self, load=even, ends=(even, even), off2=np.stack([self.off2[0], self.scatter2]))
 
-    def start(self, power: Floats, early_s: float, late_s: float) -> tuple[Floats, Floats]:
+    def start(self, early_s: float, late_s: float) -> tuple[Floats, Floats]:
         """Return unknowns to begin with, and their mean squares about what was expected."""
         at = self.mean.copy()
-        at[:3] = float(np.ptp(power)), at[1] + early_s, late_s
+        at[1:3] = at[1] + early_s, late_s
         return at, self.sd**2 + (at - self.mean) ** 2
 
     def late(self, found: Posterior) -> bool:
@@ -113,12 +116,13 @@ class StampedLoad:
         off = np.abs(found.unknowns[1:3] - self.mean[1:3])
         return self.telling and bool(np.any(off > STRAY * self.sd[1:3]))
 
-    def about(self, at: Floats, square: Floats) -> Terms:
+    def about(self, at: Floats, square: Floats, *, ideal: bool = False) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``.
 
         ``square``, shape (k,): mean squares about what was expected, by which it shows whether the stamps are as usual.
+        An ``ideal`` load is switched at its stamps, in no time, to one power.
         """
-        rise2 = float(square[0])
+        rise2 = float(square[0] - (at[0] - self.mean[0]) ** 2 + at[0] ** 2)
         sd = self.sd.copy()
         if self.telling:
             sd[1:3] = np.sqrt((ROBUST_TAIL * sd[1:3] ** 2 + np.fmax(square[1:3], sd[1:3] ** 2)) / (ROBUST_TAIL + 1.0))
@@ -147,9 +151,11 @@ class StampedLoad:
         shown = rise * shape + other * elsewhere + own * (stamped - even) + by_turn * (first - second)
         felt = np.concatenate([[1.0], np.zeros(6), np.full(len(behind), -rise)])
         times = np.array([1, 2, 3, *range(7, 7 + len(behind))])
-        rising = Rising(ended.edges, self.off2, rise2, float(_LEAST_RISE * self.sd[4]) ** 2, felt, times)
+        rising = Rising(ended.edges, self.off2 * (not ideal), rise2, felt, times)
         sd[5] = math.sqrt(rise2) / 2.0  # all of the scatter is the load's own, or nothing: half the rise either way
         sd[6] = _IN_TURN_SHARE * math.sqrt(rise2)
+        if ideal:
+            sd[5:] = _NOTHING
         return Terms(at, self.mean, sd, shown, np.column_stack(rows), rising)
 
     def _shown(self, load: LoadIntervals, wide: float, late_s: float) -> Floats:
@@ -191,15 +197,15 @@ class StampedLoad:
 
         Against no rise, by the density of that before the readings and behind them (Dickey, Ann. Math. Statist. 42
         (1971), 204). Readings that show nothing of a load, since it keeps step with them, say nothing against its
-        stamps either; a power that steps where it likes explains a few blocks as well as their stamps do, and one that
-        stays up behind its block follows half of them.
+        stamps either; a power that steps where it likes explains a few blocks as well as their stamps do.
         """
         begun = (self.load.on_s > self.t_s[0]) & (self.load.on_s < self.t_s[-1])
         if np.count_nonzero(begun) < _MIN_TELLING:
             return 1.0
+        before, sd = float(self.mean[0]), float(self.sd[0])
         rise = np.array([max(float(each.unknowns[0]), 0.0) for each in found])
         spread = np.sqrt([float(each.spread[0, 0]) for each in found])
-        odds = float(np.max((rise / spread) ** 2 / 2.0 - np.log(float(self.sd[0]) / spread)))
+        odds = float(np.max((rise / spread) ** 2 / 2.0 - np.log(sd / spread))) - (before / sd) ** 2 / 2.0
         return 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)) / _FOLLOWED_ODDS)
 
 

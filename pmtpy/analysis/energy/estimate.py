@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
-from pmtpy.analysis.energy._stamped import MAX_UNSEEN_RATIO, StampedLoad
+from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
@@ -28,9 +28,11 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
-_ROUNDS, _WITH_STEPS = 6, 2  # of finding power and pace in turn; those of them with what steps at the ends
+# Of finding power and pace in turn; those of them with what steps at the ends; and more of them of an ideal load.
+_ROUNDS, _WITH_STEPS, _IDEAL_ROUNDS = 6, 2, 2
 _LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
 _STEP_ODDS = 1.0 / 3.0  # odds beforehand that the power stepped just where a region begins, or ends
+_MAX_STEP = 3.0  # of the highest reading: of a power that was hardly shown
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 # A square wave is ahead of its mean by what one that is cut anywhere is off by at its ends, times root 6; readings by
 # as much less as their kernel is long. Half of it at each end, within 95 %.
@@ -259,10 +261,11 @@ class _Explained(NamedTuple):
     """Readings explained by a stamped load, and by what pace and about what values of its unknowns."""
 
     found: Posterior
-    begun: Posterior  # the same while the power is taken to move alike everywhere
+    ideal: Posterior  # the same of a load that is even and switched at its stamps
     pace: Pace
     at: Floats
     square: Floats
+    evidence: float  # of either
 
 
 def _informed(readings: Readings, load: StampedLoad) -> tuple[Posterior, float]:
@@ -272,18 +275,18 @@ def _informed(readings: Readings, load: StampedLoad) -> tuple[Posterior, float]:
     another. Returned with it: how surely the readings follow the stamps at all.
     """
     first = _started(readings, load)
-    followed = load.followed(first.begun, first.found)
+    followed = load.followed(first.ideal, first.found)
     even = load.evened()
     odds = readings.solve(first.pace, even.about(first.at, first.square), judged=True).evidence - first.found.evidence
     share = 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)))
     if share * (1.0 + NAMED) < 1.0:
-        return first.found, followed
-    other = _started(readings, even).found
-    best = other if share > 0.5 else first.found
-    joules = (1.0 - share) * first.found.joules + share * other.joules
+        return replace(first.found, evidence=first.evidence), followed
+    other = _started(readings, even)
+    best = other if share > 0.5 else first
+    joules = (1.0 - share) * first.found.joules + share * other.found.joules
     variance = (1.0 - share) * (first.found.variance + (first.found.joules - joules) ** 2)
-    variance += share * (other.variance + (other.joules - joules) ** 2)
-    return replace(best, joules=joules, variance=variance), followed
+    variance += share * (other.found.variance + (other.found.joules - joules) ** 2)
+    return replace(best.found, joules=joules, variance=variance, evidence=best.evidence), followed
 
 
 def _started(readings: Readings, load: StampedLoad) -> _Explained:
@@ -293,29 +296,34 @@ def _started(readings: Readings, load: StampedLoad) -> _Explained:
         return first
 
     def odds(start: tuple[float, float]) -> float:
-        return readings.solve(first.pace, load.about(*load.start(readings.y, *start)), judged=True).evidence
+        return readings.solve(first.pace, load.about(*load.start(*start)), judged=True).evidence
 
     steps = [sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0)]
     late = max([(0.0, 0.0), *((0.0, by) for by in steps)], key=odds)
     best = max([late, *((by, late[1]) for by in steps), *((by, late[1] + by) for by in steps)], key=odds)
-    return max([first, _explained(readings, load, best)], key=lambda f: f.found.evidence) if any(best) else first
+    return max([first, _explained(readings, load, best)], key=lambda f: f.evidence) if any(best) else first
 
 
 def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
-    at, square = load.start(readings.y, *start)
-    pace, found = readings.first(), list[Posterior]()
-    usual = pace
-    for _ in range(_ROUNDS):
-        found.append(readings.solve(usual, load.about(at, square)))
-        at, pace = found[-1].unknowns, readings.next(usual, found[-1])
-        square = (at - load.mean) ** 2 + np.diag(found[-1].spread)
-        # Switches that scatter less than is usual make this explanation likelier than others; of how the power follows
-        # each of them readings tell less, so that no energy is surer by it.
-        usual = replace(pace, off2=max(pace.off2, 1.0))
-    pace, terms = readings.stated(pace), load.about(at, square)
-    evidence = readings.solve(pace, terms, judged=True).evidence
-    last = readings.solve(readings.stated(usual), terms, judged=True)
-    return _Explained(replace(last, evidence=evidence), found[0], pace, at, square)
+    """Explain readings by a load as loads are; and say how likely that is, or that it is an ideal one.
+
+    An even load that is switched at its stamps has few unknowns, so that readings which show one tell for its rise and
+    for where they were seen. Of how the power follows each switch they tell less: no energy is surer by it.
+    """
+
+    def found(pace: Pace, at: Floats, square: Floats, rounds: int, *, ideal: bool) -> tuple[Pace, Floats, Floats]:
+        for _ in range(rounds):
+            one = readings.solve(pace, load.about(at, square, ideal=ideal))
+            at, pace = one.unknowns, readings.next(pace, one)
+            square = (at - load.mean) ** 2 + np.diag(one.spread)
+        return pace, at, square
+
+    usual = found(readings.first(), *load.start(*start), _ROUNDS, ideal=False)
+    pace, at, square = found(*usual, _IDEAL_ROUNDS, ideal=True)
+    even = readings.solve(readings.stated(pace), load.about(at, square, ideal=True), judged=True)
+    pace, at, square = readings.stated(usual[0]), *usual[1:]
+    stated = readings.solve(pace, load.about(at, square), judged=True)
+    return _Explained(stated, even, pace, at, square, float(np.logaddexp(stated.evidence, even.evidence)))
 
 
 def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, rounded_w: float) -> Energy:
@@ -398,7 +406,7 @@ def _steps(at: Sequence[float], end_s: float, readings: Readings) -> Terms:
     nothing, response = np.zeros(len(at)), readings.response
     columns = np.column_stack([np.append(response.step(readings.ends_s - a), end_s - a) for a in at])
     highest = max(float(np.max(np.abs(readings.y))), response.noise_in_s, 1e-9)
-    return Terms(nothing, nothing, nothing + MAX_UNSEEN_RATIO * highest, np.zeros(len(columns)), columns)
+    return Terms(nothing, nothing, nothing + _MAX_STEP * highest, np.zeros(len(columns)), columns)
 
 
 # --- what is stated ---
