@@ -51,10 +51,10 @@ class World:
         return float(self.joules(b_ns) - self.joules(a_ns))
 
 
-def make_world(load: str | Load = DEFAULT_LOAD, *, clock: Clock, seed: int = 1) -> World:
+def make_world(load: str | Load = DEFAULT_LOAD, *, clock: Clock) -> World:
     """Make a world of its own, whose load begins now. For tests."""
     spec = load if isinstance(load, str) else repr(load)
-    return World(parse_load(load) if isinstance(load, str) else load, clock, clock.now_ns(), spec, seed)
+    return World(parse_load(load) if isinstance(load, str) else load, clock, clock.now_ns(), spec)
 
 
 _shared: weakref.WeakValueDictionary[int, World] = weakref.WeakValueDictionary()

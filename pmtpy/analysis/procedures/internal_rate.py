@@ -19,7 +19,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _HARMONICS = 5  # of a pattern: that of a square load is a square
-_GRID_FINENESS = 8  # frequencies that are tried, relative to what the length resolves
 _FEWEST_CYCLES = 1.5
 _MOST_HARMONICS = 60  # that are folded back: weaker ones turn the phase by less than a sixtieth
 
@@ -64,7 +63,7 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
 
     nyquist = 0.5 * (len(t) - 1) / length
     even = np.interp(np.linspace(t[0], t[-1], len(t)), t, w)
-    padded = next_fast_len(_GRID_FINENESS * len(t), real=True)
+    padded = next_fast_len(len(t), real=True)
     # The fundamental is the strongest of a pattern's parts; the harmonics then keep its square shape from pulling it.
     strongest = 1 + int(np.argmax(np.abs(rfft(even, padded)[1:-1])))
     first = strongest / padded * 2.0 * nyquist

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import enum
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,6 @@ LEAST_BLOCKS = 5
 _CHOSEN_END = 1.08
 # Robust standard deviations from the median of so many trials or more: hardly by chance.
 _OUTLIER_DEVIATIONS, _OUTLIERS_FROM_BLOCKS = 6.0, 8
-_MOST_PLANNED = 10_000
 
 
 class Verdict(enum.Enum):
@@ -121,7 +121,7 @@ def planned(relative: Sequence[float], target: float, *, paired: bool) -> int:
         return LEAST_BLOCKS
     wanted = _wanted(target, paired=paired)
     deviation = float(np.std(relative, ddof=1))
-    numbers = range(LEAST_BLOCKS, _MOST_PLANNED)
+    numbers = range(LEAST_BLOCKS, sys.maxsize)
     return LEAST_BLOCKS + bisect.bisect_left(numbers, True, key=lambda n: _expected(n, deviation) <= wanted)
 
 

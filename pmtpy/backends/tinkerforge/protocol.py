@@ -16,7 +16,7 @@ from pmtpy.errors import ProtocolError
 PORT = 4223
 BROADCAST, DAEMON = 0, 1
 GET_NONCE, AUTHENTICATE = 1, 2
-PROBE, ENUMERATED, ENUMERATE = 128, 253, 254
+ENUMERATED, ENUMERATE = 253, 254
 AVAILABLE, CONNECTED, DISCONNECTED = 0, 1, 2
 
 _HEADER = struct.Struct("<IBBBB")
@@ -105,7 +105,6 @@ class Enumerated:
 
     uid: int
     name: str
-    position: str
     firmware: tuple[int, int, int]
     kind: int
     event: int
@@ -120,13 +119,13 @@ def enumerated(payload: bytes) -> Enumerated:
     Raises ValueError: it is none, or its address is none (a name that is not ASCII).
     """
     try:
-        uid, _, position, _, _, _, *firmware, kind, event = _ENUMERATED.unpack(payload)
+        uid, _, _, _, _, _, *firmware, kind, event = _ENUMERATED.unpack(payload)
         name = uid.rstrip(b"\0").decode("ascii")
         number = uid_number(name)
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         msg = f"a device calls itself {payload[:8]!r}, which is no address"
         raise ValueError(msg) from error
-    return Enumerated(number, name, position.decode("latin-1"), tuple(firmware), kind, event)
+    return Enumerated(number, name, tuple(firmware), kind, event)
 
 
 def digest(secret: str, server_nonce: bytes, client_nonce: bytes) -> bytes:

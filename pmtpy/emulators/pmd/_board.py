@@ -170,10 +170,9 @@ class PmdBoard:
 class RailBoard:
     """A PMD2, PMD2X or WireView: answers when asked. ``half``: an answer is cut short once. A fault."""
 
-    def __init__(self, world: World, layout: Layout, *, shares: Mapping[str, float] | None = None) -> None:
+    def __init__(self, world: World, layout: Layout) -> None:
         self._world, self._layout = unheld(world), layout
-        tops = [r for r in layout.rails if "." not in r]
-        self._shares = dict(shares or dict.fromkeys(tops, 1.0 / len(tops)))
+        self._share = 1.0 / sum("." not in rail for rail in layout.rails)
         self.baud, self.attached, self.half = 0, True, False
         self.greeting = layout.model.encode() + b"\0"
         self._out = b""
@@ -191,8 +190,7 @@ class RailBoard:
                 self.half = False
 
     def _reading(self, rail: str, now_ns: int) -> tuple[int, int, int]:
-        top, _, part = rail.partition(".")
-        watts = float(self._world.watts(now_ns)) * self._shares.get(top, 0.0) / (6 if part else 1)
+        watts = float(self._world.watts(now_ns)) * self._share / (6 if "." in rail else 1)
         return 12000, round(watts / VOLTS * 1000), round(watts * 1000)
 
     def produce(self, now_ns: int) -> bytes:  # noqa: ARG002  (it sends nothing by itself)

@@ -42,8 +42,8 @@ class Bricklet:
 class Daemon:
     """A daemon and its stack. Faults: ``half`` (cuts the next packet and ends), ``mute``, ``extra`` (raw bytes)."""
 
-    def __init__(self, world: World, stack: list[Bricklet], *, secret: str = "") -> None:
-        self.world, self.stack, self.secret = unheld(world), stack, secret
+    def __init__(self, world: World, stack: list[Bricklet]) -> None:
+        self.world, self.stack, self.secret = unheld(world), stack, ""
         self._by_uid = {bricklet.uid: bricklet for bricklet in stack}
         self.half = self.mute = False
         self.extra = b""
@@ -229,9 +229,9 @@ class TcpDaemon(Closing):
     port : int
     """
 
-    def __init__(self, daemon: Daemon, clock: Clock, port: int = 0) -> None:
+    def __init__(self, daemon: Daemon, clock: Clock) -> None:
         self._daemon, self._clock = daemon, clock
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         self._ends = threading.Event()
