@@ -25,9 +25,6 @@ _QUICK_PERIODS = 2.05  # periods: what passes within two updates and their jitte
 _OF_WINDOW, _OF_TAU = 0.8, math.log(9.0)  # from 10 to 90 % a boxcar takes this share of its width, a one-pole of tau
 _PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come later
 _MAX_SCATTER_SHARE = 0.04  # scatter on the plateau, as a share of the step, above which there is none
-# The two ends of the rise fall anywhere in their update periods: the error is triangular over +/- one period, and
-# 95 % of it lies within this share.
-_TRIANGLE_95 = 1.0 - math.sqrt(MISSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,8 @@ def fit_step(
     rise = float(after.t_s[at[2]] - after.t_s[at[0]])
     # A level that is wrong moves where it is passed, the more the flatter the flank: noise at rest, scatter above.
     blur = [_blur(after.t_s, share, q, noise / (plateau - idle)) for q in (0.1, 0.5, 0.9)]
-    spread = max(gap[0], gap[2]) * _TRIANGLE_95 + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
+    # The two ends of the rise fall anywhere in their update periods: that error is triangular over +/- one period.
+    spread = max(gap[0], gap[2]) * (1.0 - math.sqrt(MISSED)) + Z95 * math.hypot(updates.jitter_s, blur[0], blur[2])
     kind, note = _kind(after, at, start_s if started else None, fit)
     delay = float(after.t_s[at[1]] - start_s)
     earliest = delay - math.hypot((1.0 - MISSED / 2.0) * gap[1], Z95 * blur[1])

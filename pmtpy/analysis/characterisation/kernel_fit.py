@@ -48,12 +48,10 @@ from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_NAMED = (BOXCAR, ONE_POLE, BOTH)
 _SECOND = 0.9  # of the first time constant: where two of them are looked for
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
-_COMMON_PARAMETERS = 4  # parameters that each family has: offset, rate, gain, intercept
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
@@ -117,7 +115,7 @@ def fit_kernel(
         fits = _fits(problem, reference, lead_s, within_s, repeats_s)
         best = min(fits, key=lambda f: f.loss)
         # What is never named may have any widths where the data do not tell them.
-        shown = problem.shown(min((f for f in fits if f.family in _NAMED), key=lambda f: f.loss).point)
+        shown = problem.shown(min((f for f in fits if f.family not in RIVALS), key=lambda f: f.loss).point)
     r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
     if r2 < _MIN_R2:
         msg = (
@@ -190,8 +188,9 @@ def _chosen(
     left = []
     for f in best if problem.metered else [*best, *(r for r, _ in rivals)]:
         # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
-        late = _UNCOMMON_SHARE * problem.jitter * design_of(problem, f)[1][:, 2]
-        squares, parameters = float(weights @ (f.residuals**2 - late**2)), _COMMON_PARAMETERS + len(widths_of(f))
+        names, design = design_of(problem, f)
+        late = _UNCOMMON_SHARE * problem.jitter * design[:, 2]
+        squares, parameters = float(weights @ (f.residuals**2 - late**2)), len(names)
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
         if f.family not in RIVALS:
@@ -241,12 +240,12 @@ def _fits(
     if not any(f.family not in RIVALS for f in fits):
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    for family in _NAMED:
+    for family in (BOXCAR, ONE_POLE, BOTH):
         # A minimum of one family is near one of another, unless the search missed it, or it lies beyond reach.
         if not (own := [f for f in fits if f.family == family]):
             continue
         crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
-        asked = {*_NAMED, *RIVALS} - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
+        asked = crossed.keys() - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
         fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in sorted(asked)]
     repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
     if repeats is not None:

@@ -16,7 +16,6 @@ from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO, STREAM_S
 from pmtpy.core.rows import Floats, median
 
-_MIN_REST_OF_SKIPPED = 1.25  # refresh periods between the first and the last poll that found one value: one was skipped
 _MAX_SKIPPED = 4.5  # samples; a value that stands for longer is that of a load which rests, where others are alike too
 # Of renewals apart from those of a value itself: fewer of them are alike where this many and more are not. What has
 # changed less often tells nothing (values that are alike as often as not do so once in 256 times).
@@ -69,8 +68,8 @@ def skipped_joules(
         first, last = t[begins], t[np.concatenate((begins[1:], [len(t)])) - 1]
         after = np.concatenate((first[1:], last[-1:]))
         rested, gap = last - first, np.maximum(after - first, 1e-9)  # the newest row has none
-        # Renewals that showed nothing new.
-        alike = np.where(rested > _MIN_REST_OF_SKIPPED * refresh_s, rested / refresh_s, 0.0)
+        # Renewals that showed nothing new: even the seldomest of polls find what stands for two of them for so long.
+        alike = np.where(rested > (2.0 - POLLED) * refresh_s, rested / refresh_s, 0.0)
         others, changes = alike.sum() - alike, len(begins) - 1
         seldom = (changes >= _MIN_CHANGES) & (others <= _MAX_ALIKE * (others + changes))
         skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)

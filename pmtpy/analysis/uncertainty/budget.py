@@ -33,9 +33,6 @@ _IN_A_GAP = math.sqrt(30.0)
 # periods within the window to within a factor of two.
 _BEND_VARIANCE = 0.09
 _MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval that is short beside the window
-# A register that cuts off is half a step low in all readings, one that rounds is not, and which it does is not known:
-# the square of half a step, with even odds, in squares of a step's rectangular deviation.
-_CUT_OFF = 1.5
 # A counter that is read between two of its moves tells the power at that instant by its mean alone. For loads that work
 # in bursts the rms error of that mean, relative, is this (docs/uncertainty.md, "Edges").
 _BURSTS = 0.66
@@ -197,13 +194,13 @@ class _Judge:
     def resolution(self) -> float:
         """Rounding: twice in a counter's difference; of a power, the same way in all readings: they may be alike.
 
-        A register may as well cut off as round, which is half a step for all values alike; a calibrated zero contains
-        it.
+        A register may as well cut off as round, which is half a step for all values alike, at even odds; a calibrated
+        zero contains it.
         """
         one = (self._unseen_w() or self.step) / 2.0 / _BOUND
         if not self.power:
             return one * math.sqrt(2.0)
-        cut_off = 0.0 if self.channel.offset_u else _CUT_OFF
+        cut_off = 0.0 if self.channel.offset_u else _BOUND**2 / 2.0
         return one * self.seen.seconds * math.sqrt(cut_off + 1.0)
 
     def _unseen_w(self) -> float:
