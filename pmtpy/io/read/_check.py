@@ -5,7 +5,7 @@ What fails is left out as a broken line, or has no energy and is noted; what can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -149,6 +149,21 @@ def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Float
     kept: Floats = values.copy()
     kept[wrong] = np.nan
     return kept
+
+
+def blanks(recording: Recording, powers: Iterable[tuple[str, Floats]], at: Ints) -> None:
+    """Note the rows in which a power has no value, of those that have one elsewhere; like ones together."""
+    alike: dict[bytes, list[str]] = {}
+    for name, watts in powers:
+        blank = np.isnan(watts)
+        if 0 < blank.sum() < len(blank):
+            alike.setdefault(blank.tobytes(), []).append(name)
+    for mask, names in alike.items():
+        rows = np.flatnonzero(np.frombuffer(mask, np.bool_))
+        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+        recording.notes.append(
+            f"line {at[rows[0]]}{more}: no value of {', '.join(dict.fromkeys(names))}; the time about it has no energy"
+        )
 
 
 def mostly_sums(total: Floats, parts: Sequence[Floats], last_digit: float = 0.0) -> bool:

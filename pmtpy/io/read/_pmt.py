@@ -65,6 +65,11 @@ def read(recording: Recording) -> pd.DataFrame:
     summed = [one_word(n) for n in _sidecar.summed(recording.facts)]
     if main.name == "total" and summed:
         main = Power("total", main.watts, mean=means >= set(summed))
+    if lost := (recording.facts or {}).get("lost"):
+        recording.notes.append(
+            f"{lost} rows were lost while it was recorded, and this format does not tell where: what no other note"
+            " names counts as known"
+        )
     return table(
         recording,
         RecordedCurve(

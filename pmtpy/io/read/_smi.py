@@ -183,8 +183,7 @@ def _rounds(recording: Recording, times: Floats, at: Ints, which: npt.NDArray[An
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
         recording.notes.append(
-            f"line {at[rounds[:, first].max()]} (and {int(missing.sum()) - 1} more rounds): not every GPU has a row; "
-            "the total is not known there"
+            f"line {at[rounds[:, first].max()]} (and {int(missing.sum()) - 1} more rounds): not every GPU has a row"
         )
     prefix = [f"gpu{n if n.isdigit() else i}." for i, n in enumerate(names)]
     return dict(zip(prefix, rounds, strict=True))

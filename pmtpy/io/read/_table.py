@@ -91,6 +91,7 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
         ("lost", np.zeros(n, np.int64) if curve.lost is None else curve.lost),
     ]
     whole = _possible(recording, curve.total, curve.at)
+    _check.blanks(recording, [(p.name, p.watts) for p in (curve.total, *curve.powers)], curve.at)
     total_joules, uncovered = integrate(curve.elapsed, whole, unknown)
     columns += [("total_W", whole.watts), ("total_J", total_joules)]
     for found in curve.powers:

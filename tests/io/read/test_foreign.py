@@ -15,6 +15,7 @@ from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError
+from pmtpy.io.convert import convert
 from pmtpy.io.read import load
 from pmtpy.io.write import Ending, Header, open_sink
 from pmtpy.lab.recorded import late_marks, marked
@@ -208,6 +209,25 @@ def test_a_pmt_dump_without_its_header_is_read(tmp_path: Path) -> None:
     table = load(_save(tmp_path, "1733935225.009 28.873 23.595\n1733935225.069 28.789 28.553\n"))
     assert table["channel1_W"].tolist() == [23.595, 28.553]
     assert table.attrs["total"] == "channel0"
+
+
+def test_rows_without_a_value_are_noted(tmp_path: Path) -> None:
+    rows = [f"{0.1 * i:.3f} {100 if i < 6 else 'nan'} 40 {'nan' if i == 3 else 1}" for i in range(10)]
+    table = load(_save(tmp_path, "\n".join(["timestamp a b c", *rows]) + "\n"))
+    assert table["total_J"].iloc[-1] == pytest.approx(50.0)
+    noted = [n for n in table.attrs["notes"] if "no value" in n]
+    assert noted == [
+        "line 8 (and 3 more): no value of a; the time about it has no energy",
+        "line 5: no value of c; the time about it has no energy",
+    ]
+
+
+def test_losses_that_a_format_has_no_place_for_are_noted(tmp_path: Path) -> None:
+    rows = [f"{1e9 + 0.1 * i:.6f},{0.1 * i:.9f},,{5 if i == 7 else 0},60,{6 * i:.6f}" for i in range(20)]
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows]) + "\n")
+    convert(tmp_path / "a.csv", tmp_path / "a.pmt")
+    (said,) = [n for n in load(tmp_path / "a.pmt").attrs["notes"] if "5 rows were lost" in n]
+    assert "does not tell where" in said
 
 
 def test_broken_lines_of_a_pmt_dump_are_named(tmp_path: Path) -> None:
