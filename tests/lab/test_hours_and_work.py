@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 
 from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
@@ -63,6 +65,17 @@ def test_a_slow_step_is_resolved() -> None:
     # 80 % of a ramp of 0.2 s, to one reading at either end.
     assert np.median(found.rise_s) == pytest.approx(0.16, abs=0.021)
     assert found.resolved
+
+
+def test_a_register_resolves_no_more_than_its_renewals_however_often_it_is_polled() -> None:
+    """A one-pole of 0.3 s takes 659 ms from 10 to 90 %; its register is renewed every 100 ms and polled every 20."""
+    t = np.arange(0.0, 60.0, 0.001)
+    watts, _ = lfilter([0.001 / 0.3], [1.0, 0.001 / 0.3 - 1.0], np.where(t // 2.0 % 2.0 < 1.0, 60.0, 180.0), zi=[60.0])
+    polls = np.arange(0.1, 59.9, 0.02)
+    found = steps_of(polls, watts[np.floor(polls / 0.1 + 1e-9).astype(int) * 100])
+    assert found.interval_s == pytest.approx(0.1, abs=0.011)
+    assert found.resolved
+    assert float(np.median(found.rise_s)) == pytest.approx(0.3 * math.log(9.0), abs=found.interval_s)
 
 
 @pytest.mark.parametrize("rest_tau", [2.5, 3.5])

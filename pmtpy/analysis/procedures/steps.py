@@ -36,7 +36,7 @@ class Steps:
     # shape (n,); of each step: time from the last reading below a tenth of it to the first above nine tenths (falling
     # likewise)
     rise_s: Floats
-    interval_s: float  # median time between readings: shorter than twice this nothing can be told
+    interval_s: float  # median time between readings on the way, that repeat nothing: twice this is what can be told
     period_s: float  # median time between steps in the same direction; NaN where there are too few
     rest_w: float  # by how much their last parts fall short of that; NaN: they move, and do not say where to
     resting: int  # steps that rest on the way for half of their readings and more: their times contain that
@@ -98,9 +98,16 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     same = np.diff(t[end][up])
     return Steps(
         low, high, noise, int(up.sum()), int((~up).sum()), np.asarray(t[end] - t[begin], np.float64),
-        float(np.median(np.diff(t))), float(np.median(same)) if len(same) else float("nan"),
+        _interval(t, w, begin, end), float(np.median(same)) if len(same) else float("nan"),
         float(np.maximum(low_end.rest_w, high_end.rest_w)), resting,
     )  # fmt: skip
+
+
+def _interval(t: Floats, w: Floats, begin: Ints, end: Ints) -> float:
+    """Return the time between readings: where a register is polled more often than renewed, between its renewals."""
+    inside = zip(begin.tolist(), end.tolist(), strict=True)
+    renewed = [np.diff(t[a + 1 + np.flatnonzero(np.diff(w[a : b + 1]))]) for a, b in inside]
+    return max(float(np.median(each)) for each in (np.diff(t), np.concatenate(renewed)) if len(each))
 
 
 def _turns(w: Floats, low: float, high: float) -> tuple[Ints, Ints]:
