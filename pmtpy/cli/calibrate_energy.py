@@ -108,6 +108,7 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
     if args.json:
         energies = [
             {
+                "region": each.name,
                 "start_s": each.start_s,
                 "seconds": each.seconds,
                 "joules": each.energy.joules,
@@ -122,10 +123,12 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
         ]
         print(json.dumps({"recording": args.recording, "profile": profile.digest, "energies": energies}, indent=2))
         return
-    head = ("start", "seconds", "joules", "95 %: low", "high", "method")
-    rows = []
+    head: tuple[str, ...] = ("start", "seconds", "joules", "95 %: low", "high", "method")
+    rows = list[tuple[str, ...]]()
     for each in found:
         joules, low, high = (f"{x:.4f} J" for x in (each.energy.joules, each.energy.low, each.energy.high))
         rows.append((f"{each.start_s:.3f} s", f"{each.seconds:.3f} s", joules, low, high, each.energy.method))
+    if any(each.name for each in found):
+        head, rows = ("region", *head), [(each.name, *row) for each, row in zip(found, rows, strict=True)]
     show([Table([head, *rows])])
     show(notes(warning for each in found for warning in each.energy.warnings), sys.stderr)

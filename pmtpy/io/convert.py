@@ -26,7 +26,7 @@ from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
-from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, Sink
+from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, RecordedMark, Sink
 from pmtpy.io.write.base import MOST_ENDS, Judge
 from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.file import already_there
@@ -253,7 +253,13 @@ class _Conversion:
 
     def _ending(self, header: Header, why: str) -> Ending:
         facts = self._recording.facts
-        return ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
+        ending = ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
+        table = self._recording.table
+        if ending.marks or header.host_clock or table is None or not table.attrs.get("marks"):
+            return ending
+        zero_s = float(table["time"].iloc[0] - table["elapsed"].iloc[0])  # another tool's, which tells wall times alone
+        marks = (RecordedMark(label, round((zero_s + t) * 1e9)) for t, label in table.attrs["marks"])
+        return replace(ending, marks=tuple(marks))
 
     def _header_of(self, meaning: RecordedLayout, start_s: float) -> Header:
         path = self._recording.path

@@ -21,12 +21,13 @@ from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.markers import Span
 from pmtpy.core.presentation import duration
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
-from pmtpy.lab.recorded import AS_SHOWN, late_marks, marked_load, power_column, read_series
+from pmtpy.lab.recorded import AS_SHOWN, late_marks, marked, power_column, read_series
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +44,7 @@ class CorrectedEnergy:
     start_s: float  # since the first row
     seconds: float
     energy: Energy
+    name: str = ""  # of a marked region
 
 
 def correct_recording(
@@ -106,15 +108,15 @@ def correct_recording(
     responses = known_responses(profile, updates.period_s, updates.watts)
     first, last = float(polls.t_s[0]) + shift, float(polls.t_s[-1]) + shift
     if between is not None:
-        intervals = [(first + between[0], first + between[1])]
+        intervals = [(first + between[0], first + between[1], "")]
     else:
         late = late_marks(table) if load is None else ""
         if late:
             report(f"note: {late}")
-        blocks = load if load is not None else marked_load(table, alone=True)
+        blocks = _regions(table) if load is None else [Span(*at, "") for at in zip(load.on_s, load.off_s, strict=True)]
         intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), path, report)
     found = []
-    for start, end in intervals:
+    for start, end, name in intervals:
         energy = likely_energy(
             updates.t_s + shift,
             updates.watts,
@@ -124,33 +126,42 @@ def correct_recording(
             load=load,
             load_period_s=load_period_s,
         )
-        found.append(CorrectedEnergy(start - first, end - start, energy))
+        found.append(CorrectedEnergy(start - first, end - start, energy, name))
     beyond = profile.outside(updates.watts)
     if beyond:
         report(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")
     return found
 
 
+def _regions(table: pd.DataFrame) -> list[Span]:
+    """Return what start and end markers enclose, by elapsed times; regions may nest, touch and overlap."""
+    return marked(table, table["elapsed"].to_numpy())
+
+
 def _intervals(
-    load: LoadIntervals | None,
+    blocks: Sequence[Span],
     extent: tuple[float, float],
     lead_s: float,
     path: str,
     report: Callable[[str], None],
-) -> list[tuple[float, float]]:
-    """Return the blocks of a load, on its clock; where there are none, all of the recording that can be corrected."""
+) -> list[tuple[float, float, str]]:
+    """Return regions or blocks of a load, with names; where there are none, all of the recording that is corrected."""
     first, last = extent
-    blocks: Sequence[tuple[float, float]] = [] if load is None else [*zip(load.on_s, load.off_s, strict=True)]
-    inside = [(float(a), float(b)) for a, b in blocks if a > first and b < last - lead_s]
+    inside = [(float(b.start), float(b.end), b.name) for b in blocks if b.start > first and b.end < last - lead_s]
+    if 0 < len(inside) < len(blocks):
+        report(
+            f"note: {len(blocks) - len(inside)} of {len(blocks)} regions or blocks are left out: they begin before "
+            f"{path} does, or end less than {duration(lead_s)} before it ends"
+        )
     if len(inside) > _MAX_BLOCKS:
         report(f"note: the {len(inside)} blocks of the load are taken as one; --between FROM,TO takes a part of them")
-        return [(inside[0][0], inside[-1][1])]
+        return [(inside[0][0], max(end for _, end, _ in inside), "")]
     if not inside:
         report(
             f"note: no marked region and no block of a load lies inside {path}: this is the energy of all of it but "
             f"{duration(lead_s)} at either end, which needs readings from beyond; --between FROM,TO takes a part"
         )
-    return inside or [(first + lead_s, last - lead_s)]
+    return inside or [(first + lead_s, last - lead_s, "")]
 
 
 def _lead(response: Response) -> float:

@@ -172,6 +172,30 @@ def test_that_marks_stand_on_rows_behind_them_is_said(recorded: Path) -> None:
     assert said in told
 
 
+def test_regions_that_touch_and_nest_have_an_energy_each(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = (recorded / "log.csv").read_text().splitlines(keepends=True)
+    times = np.array([float(line.split(",")[1]) for line in log[1:]])
+    wanted = {4.0: "all start;one start", 6.5: "one end;two start", 9.0: "two end;all end"}
+    for seconds, label in wanted.items():
+        row = 1 + int(np.searchsorted(times, seconds))
+        log[row] = log[row].replace(",,", f",{label},", 1)
+    (recorded / "log.csv").write_text("".join(log))
+    found = {str(each["region"]): each for each in energies(recorded, capsys)}
+    assert sorted(found) == ["all", "one", "two"]
+    for each in found.values():
+        start = float(each["start_s"])
+        true = float(np.diff(LOAD.joules(np.array([start, start + float(each["seconds"])])))[0])
+        assert each["low"] <= true <= each["high"]
+    main(["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")])
+    assert capsys.readouterr().out.splitlines()[1].startswith("all")
+    last = 1 + int(np.searchsorted(times, 19.9))
+    log[last] = log[last].replace(",,", ",late start,", 1)
+    log[last + 5] = log[last + 5].replace(",,", ",late end,", 1)
+    (recorded / "log.csv").write_text("".join(log))
+    main(["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")])
+    assert "1 of 4 regions or blocks are left out" in capsys.readouterr().err
+
+
 def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, RESPONSE, CAME)
     (recorded / "profile.json").write_text(profile.to_json())

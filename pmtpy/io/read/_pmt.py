@@ -127,9 +127,12 @@ def _time(line: bytes) -> float:
 def _set(
     marks: tuple[tuple[int, str], ...], times: list[float], time: Floats, elapsed: Floats
 ) -> tuple[tuple[float, str], ...]:
-    """Return when marks were set, in seconds since the first row, of those whose line tells a time."""
-    told = zip(marks, times, strict=True)
-    return tuple((float(elapsed[row] - time[row]) + t, label) for (row, label), t in told if math.isfinite(t))
+    """Return when marks were set, in seconds since the first row, of those whose line tells another time than its row.
+
+    Where both are one, the writer knew no more than the row.
+    """
+    told = ((row, label, t) for (row, label), t in zip(marks, times, strict=True) if t < time[row])
+    return tuple((float(elapsed[row] - time[row]) + t, label) for row, label, t in told)
 
 
 def _on_rows(marks: list[tuple[int, str]], rows: list[int]) -> tuple[tuple[int, str], ...]:

@@ -203,6 +203,19 @@ def test_a_marker_of_newer_pmt_tells_when_it_was_set(tmp_path: Path) -> None:
     (span,) = marked(table, elapsed)
     assert (span.start, span.end) == pytest.approx((0.93, 2.95), abs=1e-6)
     assert not late_marks(table)
+    convert(tmp_path / "log.pmt", tmp_path / "log.csv")
+    copied = load(tmp_path / "log.csv")
+    (span,) = marked(copied, copied["elapsed"].to_numpy())
+    assert (span.start, span.end) == pytest.approx((0.93, 2.95), abs=1e-5)
+    assert not late_marks(copied)
+
+
+def test_a_marker_with_the_time_of_its_row_does_not_tell_when_it_was_set(tmp_path: Path) -> None:
+    rows = [f"{1733935225 + 0.1 * i:.3f} 100.0" for i in range(40)]
+    rows.insert(30, 'M 1733935228.000 "solve end"')
+    rows.insert(10, 'M 1733935226.000 "solve start"')
+    table = load(_save(tmp_path, "\n".join(["timestamp total", *rows]) + "\n"))
+    assert "up to 100 ms earlier" in late_marks(table)
 
 
 def test_a_pmt_dump_without_its_header_is_read(tmp_path: Path) -> None:
