@@ -67,7 +67,8 @@ def run_command(
             else:
                 child = subprocess.Popen(words, stdout=stdout, preexec_fn=os.setpgrp, close_fds=False)  # noqa: PLW1509
         except FileNotFoundError:
-            say(f"pmtpy: {words[0]}: command not found")
+            one = " " in words[0] and len(words) == 1
+            say(f"pmtpy: {words[0]}: command not found{'; leave out the quotation marks around it' if one else ''}")
             return NOT_FOUND
         except OSError as error:
             say(f"pmtpy: {words[0]}: cannot be run: {error.strerror}")

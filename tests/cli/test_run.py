@@ -134,6 +134,12 @@ def test_a_command_without_the_dashes_is_told_where_they_go(pmtpy: Pmtpy) -> Non
     assert "a command goes after --" in done.stderr
 
 
+def test_a_command_in_quotation_marks_is_told_to_leave_them_out(pmtpy: Pmtpy) -> None:
+    found = pmtpy("run", "-s", "rapl:virtual", "--", "sleep 1")
+    assert found.returncode == 127
+    assert "sleep 1: command not found; leave out the quotation marks" in found.stderr
+
+
 def test_a_table_says_what_it_is(pmtpy: Pmtpy) -> None:
     done = pmtpy("run", "-s", "rapl:virtual", "--baseline", "50ms", "--", "sleep", "0.1")
     assert done.stdout == ""
