@@ -289,6 +289,10 @@ def test_a_part_is_a_recording_of_its_own(tmp_path: Path, suffix: str, capsys: p
     assert found.attrs["complete"] is True
     assert found.attrs["virtual"] is True
     assert found.attrs["metadata"]["lost"] == 0  # those of the recording lie before the part
+    assert main(["convert", str(source), str(tmp_path / "again.csv"), "--from", "0.5", "--to", "1500ms"]) == 0
+    said = "".join(capsys.readouterr())
+    assert "a part: from 0.5 s to 1.5 s" in said
+    assert "of the recording" not in said  # the new file counts from its own first row
     assert main(["convert", str(source), str(tmp_path / "none.csv"), "--from", "1h"]) == 2
     assert "no rows in the part that was asked for" in capsys.readouterr().err
     assert main(["convert", str(source), str(tmp_path / "none.csv"), "--from", "3", "--to", "2"]) == 2

@@ -55,9 +55,7 @@ class Part:
         """Say what was asked for."""
         ends = "" if self.stop == math.inf else f" to {self.stop:g} s"
         most = "" if self.max_rows is None else f", at most {self.max_rows} rows"
-        return (
-            f"a part: from {self.start:g} s{ends}{most}; elapsed and joules count from the first row of the recording"
-        )
+        return f"a part: from {self.start:g} s{ends}{most}"
 
     def of_table(self, table: pd.DataFrame) -> pd.DataFrame:
         """Cut a whole table down to it."""
