@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
-from pmtpy.analysis.signal.estimate import MISSED, Z95, Estimate, robust_sd
+from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, Z95, Estimate, robust_sd
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 INSTANT, SLOW, LINEAR, LOGARITHMIC = "instant", "slow rise", "linear", "logarithmic"
-_QUICK_PERIODS = 2.05  # periods: what passes within two updates and their jitter is quick
 _OF_WINDOW, _OF_TAU = 0.8, math.log(9.0)  # from 10 to 90 % a boxcar takes this share of its width, a one-pole of tau
 _PLATEAU_S = (1.5, 3.0)  # not the maximum: boost, drift and power caps come later
 _MAX_SCATTER_SHARE = 0.04  # scatter on the plateau, as a share of the step, above which there is none
@@ -183,7 +182,7 @@ def _steady(before: Floats, late: Floats) -> bool:
 
 def _kind(after: Updates, at: list[int], start_s: float | None, fit: KernelFit | None) -> tuple[str, str]:
     """Name the rise: by what is seen if that is quick, else by the odds of the kernels."""
-    near = _QUICK_PERIODS * after.period_s
+    near = 2.0 * after.period_s + STANDS_OUT * after.jitter_s  # what passes within two updates is quick
     if at[2] - at[0] <= 1:
         if start_s is None or after.t_s[at[2]] - start_s <= near:
             return INSTANT, ""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pmtpy.analysis.signal.correlogram import correlogram, sampled, unlikely
-from pmtpy.analysis.signal.estimate import Z95, Estimate, huber_weights, robust_sd, student_95
+from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -29,7 +29,6 @@ _ONE_EDGE_S = 1.3e-3  # a single edge is known to about this: so far do recorded
 EDGE_DELAY_S = 0.4e-3  # to which all edges of a fast load together are known: power follows the stamp, at the earliest
 MEETING_S = 5.0  # two clocks that should be one are looked for this far apart
 RATE_SD = 1.5e-3  # of clocks that nobody tied together: one meter's differed by 0.1 % between sessions
-_IN_STEP = 0.3  # of the load's shortest blocks: two clocks this far apart still show the same edges
 RATE_GROWTH = 4.0  # how much further a rate found so far is trusted
 _GRAIN_S = 2e-3
 _MIN_EDGE_ROWS = 10  # of a meter around an edge: fewer do not show two levels and where between them it rose
@@ -153,7 +152,7 @@ def follow_clock(
     """
     shown, edges = PowerTrace.of_load(load), load.edges
     shortest = float(np.quantile(np.diff(edges), 0.1)) if len(edges) > 1 else math.inf
-    span = max(_IN_STEP * shortest / (2.0 * RATE_SD), 1.0)
+    span = max(shortest / (2.0 * STANDS_OUT * RATE_SD), 1.0)  # no clock drifts by half a block meanwhile
     tried: list[_Followed] = []
     why: DeclinedError | None = None
     # A meter that was started late shows nothing of the beginning: then all of the load is looked at at once.

@@ -18,9 +18,9 @@ from pmtpy.core.rows import Floats, median
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
-# Periods that are thought of where a refresh is not stated: so many, between these shares of the usual time between two
-# moves. Slower ones leave rows without a move, of faster ones an edge does not notice.
-_PERIODS, _MIN_PERIOD_RATIO, _MAX_PERIOD_RATIO = 24, 0.02, 4.0
+# Periods that are thought of where a refresh is not stated, as shares of the usual time between two moves. Slower ones
+# leave rows without a move, of faster ones an edge does not notice.
+_PERIODS = np.geomspace(0.02, 4.0, 24)[:, None]
 
 
 class Moves(NamedTuple):
@@ -92,8 +92,7 @@ def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:
         gaps, powers = gaps[1:], powers[:, 1:]
     if not len(gaps):
         return 0.0
-    typical = median(gaps)
-    periods = np.geomspace(_MIN_PERIOD_RATIO * typical, _MAX_PERIOD_RATIO * typical, _PERIODS)[:, None]
+    periods = _PERIODS * median(gaps)
     moved = np.log(np.minimum(1.0, gaps / periods)).sum(axis=1)
     before, after = gaps[:-1], gaps[1:]
     share = before / (before + after)
