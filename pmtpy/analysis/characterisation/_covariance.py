@@ -31,7 +31,6 @@ _MIN_EIGENVALUE = 1e-12  # of 1: a smaller eigenvalue is rounding
 # this many levels that were seen: a single step hides it, gain and intercept meet its two.
 _OFF_LINE, _EXPECTED = 0.01 * 0.34, 2.0
 _MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
-_SATURATED = 0.9  # leverage; a reading that a parameter follows tells nothing of its own error
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,8 @@ class Spread:
         part = self._rows @ (self._bread @ mix)
         told = float(part @ part) / max(float(mix @ self._bread @ mix), 1e-300)
         part = part / max(float(np.max(np.abs(part))), 1e-300)
-        leverage = np.clip(np.sum((self._rows @ self._bread) * self._rows, axis=1), 0.0, _SATURATED)
+        # A reading that a parameter follows tells nothing of its own error.
+        leverage = np.clip(np.sum((self._rows @ self._bread) * self._rows, axis=1), 0.0, 1.0 - 1.0 / len(part))
         share = part**2 / (1.0 - leverage)
         cross = self._bread @ ((self._rows * share[:, None]).T @ self._rows)
         square = float(np.sum(part**4) + np.trace(cross @ cross) - np.sum((share * leverage) ** 2))
