@@ -25,9 +25,6 @@ MAX_WIDTH_PERIODS = 16.0  # periods: the widest window, and the slowest one-pole
 _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window is one step ...
 _LAGS = 1000  # ... unless that makes more of them than this; of readings as many show the shape of the loss
 _TAUS = 36
-_MIN_UNEXPLAINED = (
-    1e-4  # of the reference's variance: a kernel that leaves less, as one of a load's period does, shows rounding
-)
 _TIED = 3.0  # losses on the grid that differ by less may be of fits that are alike
 _MINIMA_KEPT = {
     BOXCAR: 8,
@@ -49,7 +46,6 @@ class Grid:
     power: Floats
     oldest: Responder
     t: Floats
-    unseen: float  # square below which a kernel shows rounding only
 
     @staticmethod
     def of(t_s: Floats, watts: Floats, reference: PowerTrace, *, period_s: float, lead_s: float) -> Grid:
@@ -76,13 +72,11 @@ class Grid:
             power,
             Responder(thin),
             t,
-            _MIN_UNEXPLAINED * float(np.mean(power**2)) * len(y),
         )
 
     def losses(self, product: Floats, square: Floats) -> Floats:
         """Sum of squares that is left, from the scalar products of the response with the readings and itself."""
-        seen = square > self.unseen
-        gain = np.maximum(np.divide(product, square, out=np.zeros_like(product), where=seen), 0.0)
+        gain = np.maximum(np.divide(product, square, out=np.zeros_like(product), where=square > 0.0), 0.0)
         return np.asarray(self.y @ self.y - gain * product, np.float64)
 
     def slowed(self, tau_s: float) -> Floats:
