@@ -22,7 +22,7 @@ import numpy as np
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Row
-from pmtpy.errors import BackendUnavailableError, Finding, ReadError, SourceLostError, Verdict
+from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, ReadError, SourceLostError, Verdict
 
 # A call is taken to have been held up if it lasts this long, and this many times as long as the shortest so far.
 _HELD_UP_NS, _HELD_UP = 1_000_000, 8
@@ -49,9 +49,9 @@ class Discovery:
     findings: tuple[Finding, ...] = ()
 
     @classmethod
-    def none(cls, backend: str, why: str, *cure: str) -> Discovery:
-        """Say that there is no device: what was looked for and not found, the steps of the cure."""
-        return cls((), (Finding(backend, "", Verdict.BROKEN, why, None, tuple(filter(None, cure))),))
+    def none(cls, backend: str, why: str, *cure: str, obstacle: Obstacle | None = None) -> Discovery:
+        """Say that there is no device: what was looked for and not found, what is in the way, the steps of the cure."""
+        return cls((), (Finding(backend, "", Verdict.BROKEN, why, obstacle, tuple(filter(None, cure))),))
 
     def require(self) -> None:
         """Raise :class:`~pmtpy.errors.BackendUnavailableError`, which says why, unless there is a device."""
