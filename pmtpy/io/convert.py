@@ -227,7 +227,7 @@ class _Conversion:
                 with contextlib.suppress(Exception):
                     self._sink.close(self._ending(self._header, "not whole"))
         lacks: tuple[str, ...] = (
-            (f"a {self._into.name} file has no place for {self._into.lacks}",) if self._into.lacks else ()
+            (f"the format {self._into.name} has no place for {self._into.lacks}",) if self._into.lacks else ()
         )
         ends = 2 * len(self._header.regions) + self._marks
         if self._header.judge is not None and not self._into.live and ends > MOST_ENDS:

@@ -186,7 +186,7 @@ def test_the_verb_says_what_it_wrote_and_what_found_no_place(
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'a.ps3'}\n"
     assert "100 rows, 3 rows lost in the recording" in err
-    assert "has no place for energies" in err
+    assert "the format powersensor3 has no place for energies" in err
     assert main(["convert", str(source), str(tmp_path / "a.xyz")]) == 2
     assert "no format has the suffix .xyz" in capsys.readouterr().err
     assert main(["convert", str(tmp_path / "none.csv"), str(tmp_path / "b.csv")]) == 2
