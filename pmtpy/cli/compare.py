@@ -40,7 +40,7 @@ from pmtpy.lab.traces import side_by_side, split, trace_of
 from pmtpy.plotting.recording import SUFFIXES
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.sensor.registry import canonical
+from pmtpy.sensor.registry import canonical, split_target
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 if TYPE_CHECKING:
@@ -129,6 +129,9 @@ def run(args: argparse.Namespace) -> int:
             msg = f"{missing} is a folder, and no recording: name the file in it"
             raise TargetError(msg)
         msg = f"recordings and live sensors cannot be compared at once, and there is no file {missing}"
+        raise TargetError(msg)
+    if not files and (gone := next((t for t in args.things if Path(split_target(t)[0]).suffix), "")):
+        msg = f"there is no file {gone}, and no sensor has such a name"
         raise TargetError(msg)
     if not files and (args.part_from is not None or args.part_to is not None):
         msg = "--from and --to take a part of recordings; how long sensors are watched says --duration"

@@ -172,6 +172,7 @@ def test_a_missing_package_is_named_before_anything_is_measured(
         (["rapl:virtual"], "two or more"),
         (["rapl:virtual", "rapl:virtual"], "two or more"),
         (["gpu.csv", "rapl:virtual"], "cannot be compared at once"),
+        (["gone.csv", "also-gone.csv"], "there is no file gone.csv"),
         (["gpu.csv", "meter.csv", "-o", "load=constant:5"], "recording"),
         (["gpu.csv", "meter.csv", "-o", "picture.gif"], ".png"),
         (["gpu.csv", "meter.csv", "--reference", "x"], "not one of: gpu.csv, meter.csv"),
