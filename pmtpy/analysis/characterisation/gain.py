@@ -91,8 +91,8 @@ def line_of(points: Points) -> Transfer:
         raise DeclinedError(msg)
     if not gain.told:
         msg = (
-            f"the power ranges over {float(np.ptp(x)):.3g} W only, which shows the gradient as {written(gain)}: it "
-            "needs a load with two distinct levels"
+            f"the power ranges over {float(np.ptp(x)):.3g} W, which shows the gradient as {written(gain)}: it needs "
+            "a load with two distinct levels that does not keep step with the updates"
         )
         raise DeclinedError(msg)
     residuals = np.asarray(y - gain.value * x - intercept.value, np.float64)

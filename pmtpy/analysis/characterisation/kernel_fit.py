@@ -18,7 +18,7 @@ from itertools import count
 import numpy as np
 
 from pmtpy.analysis.characterisation._description import describe, design_of, errors
-from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, polish, problem_of, widths_of
+from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, evaluate, polish, problem_of, widths_of
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
@@ -61,6 +61,7 @@ _PROFILE_STEPS = (
     0.1,
 )  # of the width: the least and the most of a profile's first step; each is twice the one before
 _NARROWEST = 0.02  # of a period
+_IN_STEP_OFFSETS = 33  # over a period, at which a kernel that cuts an edge of a load is looked for
 
 
 def fit_kernel(
@@ -147,6 +148,8 @@ def fit_kernel(
             rows = _profile(problem, shape, top, weights, (name, misfit, low))
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
             valley += rows
+    in_step = _in_step(problem, found[fit.best.family][0], weights, misfit)
+    valley += [(f, m) for f, m in in_step if not fit.best.gain.contains(f.gain)]
     if not metered:
         fit = nearest(fit)
     fit = with_doubt(fit, asked, valley, problem.period)
@@ -343,6 +346,24 @@ def _profile(
             if found[-1][1] - least > FEW_READINGS:
                 break
             point = fit.point
+    return found
+
+
+def _in_step(problem: Problem, best: Fit, weights: Floats, misfit: Callable[[Fit], float]) -> list[tuple[Fit, float]]:
+    """Return fits of the same kernel at other offsets, judged by what no error of the instants explains.
+
+    Of a load that keeps step readings show the same part all the time. Where that is cut by an edge, a reading moves by
+    watts with the microseconds by which an instant is off, so that a kernel which sees no edge explains them better by
+    far, and has another gain.
+    """
+    found, step = [], problem.step_s * np.eye(len(best.point))[0]
+    late_s = np.hypot(problem.late_s, problem.rate_sd * problem.t)
+    for share in np.linspace(-0.5, 0.5, _IN_STEP_OFFSETS):
+        point = best.point + share * problem.period * np.eye(len(best.point))[0]
+        fit = evaluate(problem, best.family, point, weights)
+        moves = problem.filtered(point + step, best.family) - problem.filtered(point - step, best.family)
+        late2 = (late_s * fit.gain * moves / (2.0 * problem.step_s)) ** 2
+        found.append((fit, misfit(replace(fit, residuals=fit.residuals / np.sqrt(1.0 + late2 / best.loss)))))
     return found
 
 
