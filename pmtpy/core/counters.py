@@ -104,6 +104,8 @@ class Counter:
         stated one, unless moves prove it shorter: if ``n`` came within ``T`` it is at most ``T / (n - 1)``, and likely
         about ``T / n``, or less than the time between rows.
         """
+        if t_ns - self.moved_ns > self.refresh_ns:
+            return t_ns - self.moved_ns
         begin_ns, moves, last_ns = self._run
         if last_ns != self.moved_ns:
             begin_ns, moves = t_ns - dt_ns, 0

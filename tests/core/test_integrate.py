@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity
@@ -308,6 +308,11 @@ GROWTHS = st.one_of(st.just(0), st.integers(0, 200), st.integers(0, 2_000_000), 
         max_size=40,
     ),
     number=st.sampled_from([int, float]),
+)
+@example(  # moves a nanosecond apart, the first of which ends a rest of more than a refresh
+    kinds=[KINDS[1]],
+    rows=[(1, [0] * 4, 0, False), (100_000, [0] * 4, 0, False), (1, [1] * 4, 0, False), (1, [1] * 4, 0, False)],
+    number=int,
 )
 def test_the_short_way_of_counters_says_exactly_what_the_long_one_says(
     kinds: list[Channel], rows: list[tuple[int, list[int], int, bool]], number: type[int | float]
