@@ -12,9 +12,9 @@ wrong      the interval does not hold the truth, or another family is named
 ratio      median of |error| over half-width: 0.34 where an interval is as wide as it must be
 =========  ==========================================================================================
 
-Energies are judged as users have them: of regions in a second recording of the same sensor under the same kind of load,
-by the response that the first told, with the load's stamps where the first had them. (``fitted`` are those of the
-recording that the response was fitted to, where its errors cancel in part.)
+Energies are judged as users have them: of regions in a second recording of the same sensor under the same kind of
+load, by the response that the first told, or by all that it left open, with the load's stamps where the first had
+them. (``fitted`` are those of the recording that the response was fitted to, where its errors cancel in part.)
 
 ``python -m benchmarks.bench_intervals [FIRST] [RECORDINGS]`` prints the table, and each wrong interval to stderr.
 """
@@ -34,10 +34,12 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.energy.estimate import likely_energy
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.response import Response
 from pmtpy.errors import CoverageError, DeclinedError
+from pmtpy.lab.make_profile import candidates
 from tests.support.drawn_sensors import KERNELS, LOADS, PHASES, POLLS, Drawn, Kernel, draw, draw_load, record
 
 _REFERENCES = ("meter", "one clock", "stamps")
@@ -119,20 +121,38 @@ def _elsewhere(found: Characterisation, drawn: Drawn, reference: str, seed: int)
     except DeclinedError:
         yield "energy", "declined", math.nan
         return
-    response = replace(fitted_response(found.lattice, found.kernel, found.transfer), period_s=updates.period_s)
+    responses = _responses(found, updates.period_s)
     load = LoadIntervals.switched(other.edges_s, _SECONDS) if reference == "meter" else None
     updates = updates if load is None else updates.dated()
     for seconds in _REGIONS_S:
         start = float(rng.uniform(_LEAD_S, _SECONDS - _LEAD_S - seconds))
         try:
-            energy = region_energy(
-                updates.t_s, updates.watts, response, start_s=start, end_s=start + seconds, load=load
+            energy = likely_energy(
+                updates.t_s, updates.watts, responses, start_s=start, end_s=start + seconds, load=load
             )
         except CoverageError:
             yield "energy", "declined", math.nan
             continue
         estimate = Estimate(energy.joules, energy.low, energy.high)
         yield ("energy", *_judge(estimate, power.joules(start, start + seconds)))
+
+
+def _responses(found: Characterisation, period_s: float) -> list[tuple[float, Response]]:
+    """Return the responses that a profile of what was found has, with the share of belief in each."""
+    assert found.lattice is not None
+    assert found.kernel is not None
+    assert found.transfer is not None
+    best = replace(fitted_response(found.lattice, found.kernel, found.transfer), period_s=period_s)
+    left_open = [
+        (
+            share,
+            replace(
+                best, **{name: getattr(kernel, name) for name in ("family", "window_s", "tau_s", "delay_s", "lag_u")}
+            ),
+        )
+        for share, kernel in candidates([found.document()])
+    ]
+    return left_open or [(1.0, best)]
 
 
 def main() -> None:
