@@ -328,6 +328,7 @@ def test_no_profile_is_made_of_readings_that_were_corrected(recorded: Path, caps
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jls", "pmt"])
 def test_a_converted_recording_still_says_that_it_was_corrected(recorded: Path, suffix: str) -> None:
+    pytest.importorskip({"parquet": "pyarrow", "jls": "pyjls"}.get(suffix, "pmtpy"))
     profile = parse_profile((recorded / "profile.json").read_text())
     log, made = correct_while_recording(recorded, profile), recorded / f"made.{suffix}"
     assert main(["convert", str(log), str(made), *(["--format", "pmt"] if suffix == "pmt" else [])]) == 0

@@ -58,6 +58,7 @@ def test_marks_without_power_belong_to_the_recording_before_them_or_else_to_the_
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.jls"])
 def test_a_stretch_between_marks_of_a_slow_sensor_has_their_own_instants(tmp_path: Path, name: str) -> None:
+    pytest.importorskip({"rows.parquet": "pyarrow", "rows.jls": "pyjls"}.get(name, "pmtpy"))
     clock = ManualClock()
     sensor = Sensor(Gauge(make_world("constant:100", clock=clock)), "test", clock, interval_s=1e6)
 
