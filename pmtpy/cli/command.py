@@ -2,8 +2,10 @@
 
 The command runs in a process group of its own. On a terminal that group is put into the foreground, as a shell does,
 so Ctrl-C and Ctrl-Z reach the command and what it started, and its keyboard input is its own. A signal sent to us is
-passed on to the group. What the command leaves behind in its group ends with it. Only in the middle of a pipeline on a
-terminal does the command stay in our group, because the terminal belongs to the whole pipeline (``| less``).
+passed on to the group, and what is left of the group when the command has ended on it ends, too. Otherwise processes
+that a command leaves behind go on, as without us: a compressor behind ``> >(gzip)`` has not written its end yet. Only
+in the middle of a pipeline on a terminal does the command stay in our group, because the terminal belongs to the whole
+pipeline (``| less``).
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,7 +27,29 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_NAMED = 5  # processes that a message names; more are counted
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    status: int  # as a shell gives it: 128 + N if signal N ended it
+    group: int | None = None  # the process group that was its own
+
+    def tell_what_goes_on(self) -> None:
+        """Say which processes of the command have outlived it: what they use from then on is not measured.
+
+        For after the measurement, since it takes milliseconds. What went into a session of its own is not found.
+        """
+        left = _running(self.group) if self.group is not None else []
+        if left:
+            names = ", ".join(left[:_NAMED]) + (f" and {len(left) - _NAMED} more" if len(left) > _NAMED else "")
+            say(
+                f"pmtpy: the command has ended, but not all that it started: {names} went on; what that used from then"
+                " on is not in the numbers (let the command wait for it)"
+            )
 
 
 def split_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -40,8 +66,8 @@ def run_command(
     divert_stdout: bool = False,
     started: Callable[[int], None] | None = None,
     in_our_group: bool = False,
-) -> int:
-    """Run a command to its end; return its status as a shell gives it (128 + N if signal N ended it).
+) -> Ended:
+    """Run a command to its end.
 
     Parameters
     ----------
@@ -69,16 +95,19 @@ def run_command(
         except FileNotFoundError:
             one = " " in words[0] and len(words) == 1
             say(f"pmtpy: {words[0]}: command not found{'; leave out the quotation marks around it' if one else ''}")
-            return NOT_FOUND
+            return Ended(NOT_FOUND)
         except OSError as error:
             say(f"pmtpy: {words[0]}: cannot be run: {error.strerror}")
-            return NOT_EXECUTABLE
+            return Ended(NOT_EXECUTABLE)
         with _foreground(child.pid, apart=apart) as terminal:
             passed_on.to(child.pid)
             if started is not None:
                 started(child.pid)
             status = _wait(child, terminal, apart=apart)
-    return 128 - status if status < 0 else status
+            if apart and passed_on.any:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGTERM)
+    return Ended(128 - status if status < 0 else status, child.pid if apart else None)
 
 
 def _isatty(stream: TextIO | None) -> bool:
@@ -89,20 +118,41 @@ def _isatty(stream: TextIO | None) -> bool:
 
 
 def _wait(child: subprocess.Popen[bytes], terminal: _Terminal, *, apart: bool) -> int:
-    """Wait for the end of the command; when it is stopped (Ctrl-Z), stop with it and go on with it."""
+    """Wait for the end of the command; where its terminal stops it (Ctrl-Z), stop with it and go on with it.
+
+    Who stops it otherwise lets it go on, too: a batch system that suspends a job, a tool that limits its share of the
+    processor. Nobody would let us go on.
+    """
     while True:
         _, raw = os.waitpid(child.pid, os.WUNTRACED if apart else 0)
         if not os.WIFSTOPPED(raw):
             break
+        if not terminal.ours and os.WSTOPSIG(raw) not in {signal.SIGTTIN, signal.SIGTTOU}:
+            continue
         terminal.back()
         os.kill(os.getpid(), signal.SIGSTOP)
         terminal.to(child.pid)
         os.killpg(child.pid, signal.SIGCONT)
     child.returncode = os.waitstatus_to_exitcode(raw)
-    if apart:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGTERM)
     return child.returncode
+
+
+def _running(group: int) -> list[str]:
+    """Return the processes of a group that have not ended, as ``name (pid N)`` (Linux; elsewhere none is known)."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return []
+    found: list[tuple[int, str]] = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # "PID (NAME) STATE PPID GROUP ...", where NAME may hold anything.
+            pid, _, rest = stat.read_text("utf-8", "replace").partition(" (")
+            name, _, fields = rest.rpartition(") ")
+            state, _, its_group = fields.split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                found.append((int(pid), name))
+    return [f"{name} (pid {pid})" for pid, name in sorted(found)]
 
 
 class _PassedOn:
@@ -112,6 +162,7 @@ class _PassedOn:
         # In our own group the terminal's signals reach the command by themselves; twice would be once too often.
         self._kill = os.killpg if to_group else os.kill
         self._ignored = () if to_group else (signal.SIGINT, signal.SIGQUIT)
+        self.any = False  # whether there was one that the command did not get by itself
         self._group: int | None = None
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
@@ -119,6 +170,7 @@ class _PassedOn:
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         if number in self._ignored:
             return
+        self.any = True
         if self._group is None:
             self._early.append(number)
             return
@@ -153,6 +205,11 @@ class _Terminal:
             fd = sys.stdin.fileno()
             if os.isatty(fd) and os.tcgetpgrp(fd) == self._own:
                 self._fd = fd
+
+    @property
+    def ours(self) -> bool:
+        """Whether there is one that was ours to give."""
+        return self._fd >= 0
 
     def to(self, group: int) -> None:
         """Give the terminal to a process group."""

@@ -236,13 +236,16 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
             with region:
                 status = 0
                 if args.command:
-                    status = args.ended = run_command(args.command, divert_stdout=args.json and not args.output)
+                    command = run_command(args.command, divert_stdout=args.json and not args.output)
+                    status = args.ended = command.status
                 else:
                     with stop.taken(), progress("comparing", seconds, enabled=not args.quiet) as tell:
                         stop.rest(seconds, tell)  # what was seen until Ctrl-C is compared all the same
             stop.rest(_MARGIN_S)
         finally:
             problems = end_dumps(sensors)
+        if args.command:
+            command.tell_what_goes_on()
         name = " ".join(args.command) if args.command else "all"
         span = Span(0.0, region.seconds, name)
         outcomes = region.outcomes()

@@ -113,7 +113,8 @@ def run(args: argparse.Namespace) -> int:
                 started.append(sensor)
             with region:
                 if args.command:
-                    code = args.ended = run_command(args.command)
+                    command = run_command(args.command)
+                    code = args.ended = command.status
                 else:
                     code = _watch(args, sensors, files, seconds)
         finally:
@@ -122,6 +123,7 @@ def run(args: argparse.Namespace) -> int:
         problems += [SinkError(f"the rows of {path} are lost: it was deleted meanwhile") for path in gone]
         _report(args, region, paths, endings, problems)
     if args.command:
+        command.tell_what_goes_on()
         return code
     lost = any(isinstance(p, SourceLostError) for p in problems)
     return LOST if lost else 1 if problems else code

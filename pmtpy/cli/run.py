@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         baseline = _idle(sensors, baseline_s, args.stop) if baseline_s is not None else None
         for _ in range(args.warmup):
-            status = run_command(args.command, divert_stdout=divert)
+            status = run_command(args.command, divert_stdout=divert).status
             if status:
                 say(f"pmtpy run: the warm-up ended with status {status}; nothing was measured")
                 return status
@@ -146,12 +146,13 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool, 
     # Whatever the sensors do, the command runs: their errors go into the report.
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet, what=what) as progress:
-        status = run_command(args.command, divert_stdout=divert, started=progress.watch)
+        ended = run_command(args.command, divert_stdout=divert, started=progress.watch)
     measured = region.outcomes()
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None
-    return Run(status, region.seconds, measured, total, region.until_lost())
+    ended.tell_what_goes_on()
+    return Run(ended.status, region.seconds, measured, total, region.until_lost())
 
 
 def _bar(done: int, of: int) -> str:

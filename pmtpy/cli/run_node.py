@@ -62,7 +62,7 @@ def _run_on_node(args: argparse.Namespace) -> int:
     if not launch.reads:
         # A name that is given in the environment need not be what the launcher takes for a node.
         named = NodeFile(folder, machine, launch, about, _unix_s()) if NODE in os.environ else None
-        status = run_command(args.command, divert_stdout=divert, in_our_group=True)
+        status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
         if named is not None:
             _settled(named, machine, launch, status)
         return status
@@ -114,11 +114,11 @@ def _measured(
 ) -> tuple[int, NodeEnergy]:
     if not sensors:
         begun_s = _unix_s()
-        status = run_command(args.command, divert_stdout=divert, in_our_group=True)
+        status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
         return status, unknown_node(machine, launch, why, span_s=(begun_s, _unix_s()))
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
-        status = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
+        status = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True).status
     try:
         return status, node_energy(region, machine, launch)
     except PmtError as error:

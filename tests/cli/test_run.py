@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -250,6 +251,25 @@ def test_a_signal_reaches_the_command_and_what_it_started(started: Started, tmp_
         time.sleep(0.01)
     else:
         pytest.fail("what the command started outlived it")
+
+
+def test_a_command_that_is_stopped_and_let_go_on_is_waited_for(pmtpy: Pmtpy) -> None:
+    # As a batch system that suspends a job, or a tool that limits the command's share of the processor.
+    script = "(sleep 0.3; kill -CONT $$) & kill -STOP $$; wait; exit 3"
+    done = pmtpy("run", "-s", "rapl:virtual", "--json", "--", "sh", "-c", script, stdin=subprocess.DEVNULL)
+    assert done.returncode == 3
+    assert json.loads(done.stdout)["seconds"] > 0.3
+
+
+@pytest.mark.parametrize("verb", ["run -s rapl:virtual", "dump rapl:virtual -f d.csv"])
+def test_what_a_command_leaves_behind_goes_on_and_is_said(pmtpy: Pmtpy, tmp_path: Path, verb: str) -> None:
+    script = "(sleep 1; echo whole > written) & echo out"
+    done = pmtpy(*verb.split(), "--", "sh", "-c", script, stdin=subprocess.DEVNULL)
+    assert "not all that it started: sh (pid" in done.stderr
+    assert "is not in the numbers" in done.stderr
+    wait_for((tmp_path / "written").exists)
+    quiet = pmtpy(*verb.split(), "--overwrite", "--", "true")
+    assert "not all" not in quiet.stderr
 
 
 def test_on_a_terminal_ctrl_c_reaches_the_command_and_the_report_still_comes() -> None:
