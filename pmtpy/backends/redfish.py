@@ -23,6 +23,9 @@ PASSWORD = "PMT_REDFISH_PASSWORD"  # noqa: S105  (the name of a variable)
 ROOT = "/redfish/v1/Chassis"
 _MOST_CHASSIS = 64
 _INPUT_CONTEXTS = (None, "Chassis", "SystemBoard", "PowerSupply", "PowerSubsystem")  # what a chassis may call its input
+# A sensor may say its unit, in UCUM (DSP0268, Sensor.ReadingUnits); without one PowerWatts is what its name says.
+_UNITS = {None: 1.0, "W": 1.0, "mW": 1e-3, "kW": 1e3, "MW": 1e6}
+_LOOK = "see what the service shows at https://{}{}: another chassis may tell (chassis=), or the same processor by ipmi"
 _REFERENCE = "DMTF DSP0268: Power, EnvironmentMetrics"
 Get = Callable[[str], Mapping[str, Any]]
 
@@ -30,7 +33,7 @@ Get = Callable[[str], Mapping[str, Any]]
 def power(resource: Mapping[str, Any], where: str) -> float | None:
     """Return the watts of the chassis that a Power or EnvironmentMetrics resource shows; None if it shows none.
 
-    Raises ReadError: it shows powers of which none, or more than one, can be that of the whole.
+    Raises ReadError: it shows powers of which none, or more than one, can be that of the whole; or what is no power.
     """
     sensor, listed = resource.get("PowerWatts"), resource.get("PowerControl")
     controls = [c for c in listed if isinstance(c, dict)] if isinstance(listed, list) else []
@@ -42,8 +45,14 @@ def power(resource: Mapping[str, Any], where: str) -> float | None:
         named = ", ".join(f"{c.get('Name')!r} of {c.get('PhysicalContext')}" for c in shown[:5])
         msg = f"{where} shows powers of which it is not clear which is that of the chassis: {named}"
         raise ReadError(msg)
-    watts = own if shown else sensor.get("Reading") if isinstance(sensor, dict) else None
-    return None if watts is None else _bmc.believed(watts, where)
+    if shown or not isinstance(sensor, dict) or sensor.get("Reading") is None:
+        return _bmc.believed(own, where) if shown else None
+    reading, unit, kind = (sensor.get(key) for key in ("Reading", "ReadingUnits", "ReadingType"))
+    if not (unit is None or isinstance(unit, str)) or unit not in _UNITS or kind not in (None, "Power"):
+        msg = f"{where} shows as PowerWatts {reading!r} in {unit!r} of {kind or 'Power'}, which is no power in watts"
+        raise ReadError(msg)
+    number = isinstance(reading, int | float) and not isinstance(reading, bool)
+    return _bmc.believed(reading * _UNITS[unit] if number else reading, where)
 
 
 class Redfish(PolledSource):
@@ -92,11 +101,15 @@ def _with_power(get: Get, host: str, chassis: str) -> list[str]:
         for resource in ("EnvironmentMetrics", "Power"):
             path = f"{link.rstrip('/')}/{resource}"
             try:
-                shown = power(get(path), path)
+                answer = get(path)
             except ReadError as error:
                 if "status" not in str(error):
                     raise
                 continue
+            try:
+                shown = power(answer, path)
+            except ReadError as error:
+                raise BackendUnavailableError(BACKEND, str(error), _LOOK.format(host, path)) from error
             if shown is not None:
                 found.append(path)
                 break
@@ -154,6 +167,8 @@ def open_source(
         if get is None:
             get = Https(device, user, secret, context=trust(ca_file, fingerprint), pin=fingerprint, timeout_s=timeout_s)
         return Redfish(get, device, clock, chassis=chassis, virtual=virtual)
-    except (ReadError, OSError) as error:
+    except (BackendUnavailableError, ReadError, OSError) as error:
         getattr(get, "close", lambda: None)()
+        if isinstance(error, BackendUnavailableError):
+            raise
         raise BackendUnavailableError(BACKEND, str(error), cure_of(error, device)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pmtpy.backends import redfish
@@ -14,10 +15,20 @@ from pmtpy.errors import ReadError
 
 
 class Service:
-    """Resources by path. ``newer``: EnvironmentMetrics instead of Power; ``shown_w``: a fault."""
+    """Resources by path. ``newer``: EnvironmentMetrics instead of Power, which ``says`` more of itself.
 
-    def __init__(self, world: World, *, chassis: tuple[str, ...] = ("Self",), newer: bool = False) -> None:
-        self._world, self._chassis, self._newer = unheld(world), chassis, newer
+    ``shown_w`` is a fault.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        chassis: tuple[str, ...] = ("Self",),
+        newer: bool = False,
+        says: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        self._world, self._chassis, self._newer, self._says = unheld(world), chassis, newer, says
         self.shown_w: object = None
 
     def get(self, path: str) -> Mapping[str, Any]:
@@ -28,7 +39,7 @@ class Service:
         watts: object = round(float(self._world.watts(self._world.epoch_ns + second * NS_PER_S)))
         watts = watts if self.shown_w is None else self.shown_w
         if path.endswith("/EnvironmentMetrics") and self._newer:
-            return {"PowerWatts": {"Reading": watts}}
+            return {"PowerWatts": {"Reading": watts, **self._says}}
         if path.endswith("/Power") and not self._newer:
             return {"PowerControl": [{"PowerConsumedWatts": watts}]}
         msg = f"{path}: status 404, Not Found"

@@ -216,6 +216,28 @@ def test_powers_of_parts_alone_or_of_several_wholes_are_refused(controls: list[d
         redfish.power({"PowerControl": controls}, "here")
 
 
+@pytest.mark.parametrize(
+    ("sensor", "watts"),
+    [({}, 250.0), ({"ReadingUnits": "W", "ReadingType": "Power"}, 250.0), ({"ReadingUnits": "mW"}, 0.25)],
+)
+def test_a_sensor_says_its_unit(sensor: dict[str, object], watts: float) -> None:
+    assert redfish.power({"PowerWatts": {"Reading": 250, **sensor}}, "here") == pytest.approx(watts)
+    assert redfish.power({"PowerWatts": {"Reading": 0.25, "ReadingUnits": "kW"}}, "here") == pytest.approx(250.0)
+
+
+@pytest.mark.parametrize(
+    "sensor",
+    [{"ReadingUnits": "%"}, {"ReadingUnits": "Percent"}, {"ReadingType": "EnergykWh"}, {"ReadingUnits": ["W"]}],
+)
+def test_a_sensor_of_something_else_is_no_power_and_not_cured_by_another_password(
+    sensor: dict[str, object], clock: ManualClock, world: World
+) -> None:
+    far = Service(world, newer=True, says=sensor)
+    with pytest.raises(BackendUnavailableError, match="which is no power in watts") as refused:
+        redfish.open_source("bmc", clock=clock, get=far.get, virtual=True)
+    assert "https://bmc/redfish/v1/Chassis/Self/EnvironmentMetrics" in refused.value.remedy
+
+
 @pytest.mark.parametrize("shown", [-1, 1e9, float("nan"), "400", True, [400]])
 def test_what_is_no_power_is_a_failed_reading(shown: object, clock: ManualClock, world: World) -> None:
     far = Service(world)
