@@ -47,7 +47,7 @@ def increment(new: float, old: float, channel: Channel, seconds: float, rest_s: 
     return counts * channel.scale
 
 
-_RESTS = "its counter rests although the part is powered"
+_RESTS = "its counter rests although the part is powered (pmtpy doctor looks for a cure)"
 _UNREAD = "it could not be read"
 _RESTARTED = "its counter restarted, or jumped by an impossible amount"
 

@@ -246,6 +246,7 @@ def open_virtual(
     load: str | None = None,
     layout: str = "server",
     via: str | None = None,
+    without: str = "",
     wrap_after_j: float = 1000.0,
 ) -> Source:
     """Open the real backend on virtual processors that use the shared load.
@@ -255,6 +256,8 @@ def open_virtual(
     layout : str
         Which machine: "server" (two sockets with memory), "client", "amd", "amd-dies", "intel-dies", "many" (twelve
         sockets), "psys-between", "mmio-only".
+    without : str
+        As for the real counters.
     via : "powercap", "perf" or None
         The way to the counters; "perf" shows two sockets with memory, whatever the layout.
     wrap_after_j : float
@@ -272,7 +275,9 @@ def open_virtual(
 
     return open_on(
         world,
-        lambda far: rapl.open_source(None, clock=far, sysfs_root=processors.tree.root, via=via, perf=events),
+        lambda far: rapl.open_source(
+            None, clock=far, sysfs_root=processors.tree.root, via=via, without=without, perf=events
+        ),
         refresh=processors.refresh,
         leave=leave,
     )

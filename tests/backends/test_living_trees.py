@@ -121,6 +121,16 @@ def test_one_frozen_package_leaves_the_other_known(stage: Stage) -> None:
     assert told(total, "package1", "rests")
 
 
+def test_a_frozen_package_can_be_left_out(stage: Stage) -> None:
+    processor(stage.tree, INTEL, packages=2)
+    zone(stage.tree, "0", "package-0", register(HUNDRED))
+    zone(stage.tree, "1", "package-1", "55555\n")
+    total = stage.measure("rapl", 0.5, without="package1")
+    assert total.coverage == pytest.approx(1.0, abs=1e-6)
+    assert total.joules == pytest.approx(50.0, abs=0.2)
+    assert told(total, "package1 is left out", "PARTIAL")
+
+
 def test_graphics_that_are_switched_off_rest(stage: Stage) -> None:
     processor(stage.tree, INTEL)
     zone(stage.tree, "0", "package-0", register(HUNDRED))

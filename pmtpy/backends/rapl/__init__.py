@@ -51,6 +51,7 @@ def open_source(
     clock: Clock,
     sysfs_root: str | PathLike[str] | None = None,
     via: str | None = None,
+    without: str = "",
     perf: perf_events.Events | None = None,
 ) -> RaplSource:
     """Open the counters of this host.
@@ -63,13 +64,15 @@ def open_source(
         Where sysfs is mounted; default ``PMT_SYSFS_ROOT``, else ``/sys``.
     via : "powercap", "perf" or None
         Which way to the counters. None: powercap, and perf events if that is not permitted.
+    without : str
+        Channels to leave out, commas between: one whose counter is dead makes the total unknown. The notes say so.
     perf : object or None
         The kernel's perf events; another object with the same three methods in a rehearsal.
 
-    Raises TargetError: a device or a way that does not exist.
+    Raises TargetError: a device, a way or a channel to leave out that does not exist.
     Raises BackendUnavailableError: no counters, or none that may be read; with the cure.
     """
     if device:
         msg = f"rapl has one device, the whole host, and not {device!r}: write just rapl; sockets are its channels"
         raise TargetError(msg)
-    return RaplSource(Opening(sysfs_root, via, perf), clock)
+    return RaplSource(Opening(sysfs_root, via, perf, without), clock)

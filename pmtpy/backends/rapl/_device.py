@@ -132,6 +132,26 @@ def scan(root: Path) -> Scan:
     )
 
 
+_ASKED = "without= asks for it"
+
+
+def left_out(tree: Scan, names: frozenset[str]) -> Scan:
+    """Return the tree with the named parts as if they could not be read."""
+    zones = tuple(
+        replace(z, energy_uj=None, problem=_ASKED, denied=False) if z.part.name in names else z for z in tree.zones
+    )
+    return replace(tree, zones=zones)
+
+
+def lacking(part: Part) -> str:
+    """Say that a part was left out as asked, and what that does to the total."""
+    return _lacking(part.name, _ASKED, missing=part.kind in IN_TOTAL)
+
+
+def _lacking(name: str, why_not: str, *, missing: bool) -> str:
+    return f"{name} is left out ({why_not})" + ("; the total is PARTIAL: it lacks this part" if missing else "")
+
+
 def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
     energy, problem, denied = _first_reading(path / "energy_uj")
     range_uj = optional_number(path / "max_energy_range_uj")
@@ -242,8 +262,7 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
     for zone in zones:
         if zone.energy_uj is None:
             missing = zone.part.kind in IN_TOTAL and zone.part.domain(dies_mirrored=same) not in counted
-            partial = "; the total is PARTIAL: it lacks this part" if missing else ""
-            notes.append(f"{zone.part.name} is left out ({zone.problem}){partial}")
+            notes.append(_lacking(zone.part.name, zone.problem, missing=missing))
     return tuple(result), tuple(notes)
 
 

@@ -39,7 +39,11 @@ def _look(machine: Machine) -> tuple[Finding, ...]:
     if dead:
         names = ", ".join(zone.part.name for zone in dead)
         reason = f"the counter of {names} does not move: it answers, and counts nothing"
-        cure = ("update the firmware, or take the machine's own meter (hwmon, cray) instead",)
+        asked = ",".join(zone.part.name for zone in dead)
+        cure = (
+            "update the firmware, or take the machine's own meter (hwmon, cray) instead;",
+            f"or leave out what is dead, so that the total is that of the rest: -o without={asked}",
+        )
         return (Finding("rapl", "", Verdict.BROKEN, reason, Obstacle.DEAD, cure),)
     if found.devices:
         return (Finding("rapl", "", Verdict.WORKS, "the energy counters of the processors can be read"),)

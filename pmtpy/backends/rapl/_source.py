@@ -36,7 +36,9 @@ _MASKED = f"containers hide /sys/devices/virtual/powercap; {IN_A_CONTAINER} (or 
 class Opening:
     """The counters, found and opened by the first way that works."""
 
-    def __init__(self, root: str | PathLike[str] | None, via: str | None, perf: perf_events.Events | None) -> None:
+    def __init__(
+        self, root: str | PathLike[str] | None, via: str | None, perf: perf_events.Events | None, without: str = ""
+    ) -> None:
         if via is not None and via not in _WAYS:
             msg = f"rapl can be read via {' or '.join(_WAYS)}, not via {via!r}"
             raise TargetError(msg)
@@ -45,7 +47,8 @@ class Opening:
             raise TargetError(msg)
         self._root = sysfs_root(root)
         self._perf = perf or perf_events.KernelEvents()
-        self._tree = powercap.scan(self._root)
+        self._without = frozenset(name.strip() for name in without.split(",") if name.strip())
+        self._tree = powercap.left_out(powercap.scan(self._root), self._without)
         self.channels: tuple[Channel, ...] = ()
         self.notes: tuple[str, ...] = ()
         # The kernel takes the difference of a perf event's register as signed, so half a range is the limit.
@@ -75,6 +78,7 @@ class Opening:
 
     def _open_powercap(self) -> BackendUnavailableError | None:
         tree = self._tree
+        self._check_without([zone.part.name for zone in tree.zones])
         readable = [z for z in tree.zones if z.energy_uj is not None]
         self.channels, rules = powercap.channels(tree)
         if not any(c.domain for c, z in zip(self.channels, readable, strict=True) if z.part.kind is Kind.PACKAGE):
@@ -90,6 +94,12 @@ class Opening:
             (c.wrap * c.scale if c.wrap else SMALLEST_RANGE_J) / (c.max_watts or MAX_WATTS) for c in self.channels
         )
         return None
+
+    def _check_without(self, names: Sequence[str]) -> None:
+        unknown = sorted(self._without - set(names))
+        if unknown and names:
+            msg = f"rapl: without={unknown[0]} names no counter here; there are {', '.join(names)}"
+            raise TargetError(msg)
 
     def _why_no_package(self) -> BackendUnavailableError:
         tree = self._tree
@@ -112,7 +122,9 @@ class Opening:
         return BackendUnavailableError("rapl", f"{directory} {seen}", _LOAD)
 
     def _open_perf(self) -> BackendUnavailableError | None:
-        events = perf_events.find_events(self._root)
+        found = perf_events.find_events(self._root)
+        self._check_without([event.part.name for event in found])
+        events = [event for event in found if event.part.name not in self._without]
         if not any(event.part.kind is Kind.PACKAGE for event in events):
             where = self._root / "bus" / "event_source" / "devices" / "power"
             return BackendUnavailableError("rapl", f"{where} has no perf event for the energy of a package", _LOAD)
@@ -122,7 +134,8 @@ class Opening:
             return BackendUnavailableError("rapl", f"perf events could not be opened: {why(error)}", _PERMIT)
         amd = self._tree.vendor in powercap.AMD_VENDORS
         self.channels = perf_events.channels(events, dies_mirrored=amd)
-        self.notes = ("read through perf events",)
+        lacks = [event.part for event in found if event not in events]
+        self.notes = ("read through perf events", *(note for part in lacks if (note := powercap.lacking(part))))
         return None
 
 

@@ -343,6 +343,19 @@ def test_an_unreadable_zone_is_named_and_the_total_called_partial(
     source.close()
 
 
+@pytest.mark.parametrize("via", ["powercap", "perf"])
+def test_a_part_that_is_left_out_is_said_and_the_total_is_that_of_the_rest(clock: ManualClock, via: str) -> None:
+    source = open_virtual(clock=clock, layout="server", via=via, without="package1, package0.dram")
+    assert not {"package1", "package0.dram"} & {c.name for c in source.channels}
+    assert {"package0", "package1.dram"} <= set(total_names(source))
+    notes = " ".join(source.identity.notes)
+    assert "package1 is left out (without= asks for it); the total is PARTIAL" in notes
+    assert "package0.dram is left out" in notes
+    source.close()
+    with pytest.raises(TargetError, match="without=package7 names no counter here; there are package0, "):
+        open_virtual(clock=clock, layout="server", via=via, without="package7")
+
+
 def test_the_second_window_stands_in_for_an_unreadable_package(
     make: Callable[..., Processors], clock: ManualClock
 ) -> None:
