@@ -44,6 +44,9 @@ _LEAST_CONTINUOUS_S = 1.0  # Kernel Tuner's own least
 # thesis that compared them with a PowerSensor3 as few iterations as will do, because a warm card draws more.
 _STEADY_PERIODS = 20.0
 _COOLING_S = 60.0
+# What a kernel says of its time decides how often it is repeated, and is multiplied by the power of the whole stretch.
+_WARNED_SHARE, _LEAST_SHARE = 0.5, 0.01  # of the time of its calls; in seconds it would be a thousandth
+_MOST_SHARE, _SLACK_MS = 1.1, 0.1
 _TOLD = 2.0  # standard uncertainties, 95 %: an energy that is not that far from nothing says nothing about a kernel
 
 
@@ -120,15 +123,17 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         self._runs: list[Region] = []
         self._measured: list[dict[str, Measurement]] = []
         self._told: set[str] = set()
+        self._calls: list[tuple[float, float]] = []  # single calls: how long they took, and said to take, ms
         if steady:
             continuous_s = _LEAST_CONTINUOUS_S
+        self._repeats = continuous_s is not None
         if continuous_s is not None:
             self.continuous_observer = _Continuous(self, continuous_s)
 
     def register_device(self, dev: object) -> None:
         """Open the sensors, which can take longer than a kernel."""
         super().register_device(dev)
-        self._sees_launches = _tell_launches(dev, self._launch, self._seen_end)
+        self._sees_launches = _tell_launches(dev, self._launch, self._seen_end, self._returned)
         self._last = region("kernel", *self._targets).sensors
         for sensor in self._last:
             warm_up(sensor)
@@ -145,6 +150,7 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         self._next = None
         self._runs.clear()
         self._measured.clear()
+        self._calls.clear()
         if self._cool_to_c is not None:
             self._cool(self._cool_to_c)
 
@@ -213,6 +219,31 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         if not self._in_continuous:  # there a kernel follows the other
             self._end()
 
+    def _returned(self, took_ns: int, said_ms: object) -> None:
+        if self._repeats and not self._in_continuous and isinstance(said_ms, int | float):  # else nothing was returned
+            self._calls.append((max(took_ns, 1) / 1e6, float(said_ms)))
+
+    def _check_times(self) -> None:
+        """Hold what a kernel of the C back end said of its time against how long its calls took.
+
+        Raises TargetError: it is no time in milliseconds.
+        """
+        if not self._calls:
+            return
+        # That of all calls which took up most of its time: others were held up.
+        took_ms, said_ms = max(self._calls, key=lambda call: call[1] / call[0])
+        too_long = all(said > _MOST_SHARE * took + _SLACK_MS for took, said in self._calls)
+        self._calls.clear()
+        must = "it must be in milliseconds, or the kernel is repeated for as many times too long or too short"
+        if too_long or not said_ms > _LEAST_SHARE * took_ms:
+            msg = f"the kernel returned {said_ms:.4g} as its time, and its call took {took_ms:.4g} ms: {must}"
+            raise TargetError(msg)
+        if said_ms < _WARNED_SHARE * took_ms and took_ms > 1.0:
+            share = "a kernel returned less than half of the time of its calls: its power is that of the rest as well"
+            if share not in self._told:
+                self._told.add(share)
+                _log.warning("%s (%.4g of %.4g ms)", share, said_ms, took_ms)
+
     def _end(self) -> None:
         if self._open is not None:
             run, self._open = self._open, None
@@ -220,7 +251,11 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
             self._runs.append(run)
 
     def get_results(self) -> dict[str, Any]:
-        """Return the means over the runs since the last call; Kernel Tuner's mark of a failure where none is known."""
+        """Return the means over the runs since the last call; Kernel Tuner's mark of a failure where none is known.
+
+        Raises TargetError: the kernel is to be repeated, and what it returned is no time in milliseconds.
+        """
+        self._check_times()  # here its single runs are over, and the many have not begun
         return {} if self._steady else self.results_of_runs()
 
     def results_of_runs(self) -> dict[str, Any]:
@@ -307,8 +342,12 @@ class _Continuous(ContinuousObserver):  # type: ignore[misc]
         return results
 
 
-def _tell_launches(dev: Any, begin: Callable[[], None], end: Callable[[], None]) -> bool:
+def _tell_launches(
+    dev: Any, begin: Callable[[], None], end: Callable[[], None], returned: Callable[[int, object], None]
+) -> bool:
     """Have a back end of Kernel Tuner tell of launches, and of ends as soon as they are seen; say whether it can.
+
+    ``returned`` gets how long each launch took, nanoseconds, and what it returned: on the C back end the kernel's time.
 
     There is no hook for it: observers are asked in the order of a list, before all of them are through. So three
     methods of this one object get a shell. Until ``stop_event`` the event that ``kernel_finished`` looks at is that of
@@ -317,7 +356,10 @@ def _tell_launches(dev: Any, begin: Callable[[], None], end: Callable[[], None])
 
     def run_kernel(*args: Any, **kwargs: Any) -> Any:
         begin()
-        return launch(*args, **kwargs)
+        start_ns = HOST_CLOCK.now_ns()
+        result = launch(*args, **kwargs)
+        returned(HOST_CLOCK.now_ns() - start_ns, result)
+        return result
 
     def stop_event(*args: Any, **kwargs: Any) -> Any:
         result = stop(*args, **kwargs)

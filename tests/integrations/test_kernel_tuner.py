@@ -133,6 +133,27 @@ def test_a_board_and_a_gpus_own_sensor_are_measured_by_one_method_over_one_stret
 
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.parametrize("said", ["1e-3", "1e3", "0"])
+def test_a_kernel_whose_time_is_not_in_milliseconds_is_refused_before_it_is_repeated(said: str, tmp_path: Path) -> None:
+    code = f"""
+import time, numpy, kernel_tuner, tune
+from pmtpy.integrations.kernel_tuner import EnergyObserver
+kernel_tuner.tune_kernel(
+    "wait_ms", tune.KERNEL.replace("(float)(", "(float)({said} * ").replace("now() - start)", "(now() - start))"), 1,
+    [numpy.zeros(1, numpy.int32)], {{"MILLISECONDS": [10]}}, lang="C",
+    observers=[EnergyObserver("nvml:virtual", steady=True)],
+)
+"""
+    path = os.pathsep.join([str(Path(pmtpy.__file__).parents[1]), str(SCRIPT.parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert "TargetError: the kernel returned" in done.stderr, done.stderr
+    assert "it must be in milliseconds" in done.stderr
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
 class TestArithmetic:
     """What is made of single measurements, without tuning anything."""
 
