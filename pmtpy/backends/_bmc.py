@@ -32,15 +32,15 @@ def chassis_channel(
     )
 
 
-def believed(watts: object, where: str) -> float:
-    """Return a power that can be one.
+def believed(shown: object, where: str, unit_w: float = 1.0) -> float:
+    """Return a power that can be one, in watts; shown in units of ``unit_w`` watts.
 
     Raises ReadError: it is no number, negative, or beyond what any chassis takes.
     """
-    if isinstance(watts, bool) or not isinstance(watts, int | float) or not 0 <= watts <= _MAX_CHASSIS_W:
-        msg = f"{where} says {watts!r} W, which no chassis draws"
+    if isinstance(shown, bool) or not isinstance(shown, int | float) or not 0 <= shown * unit_w <= _MAX_CHASSIS_W:
+        msg = f"{where} says {shown!r} {'W' if unit_w == 1.0 else f'times {unit_w:g} W'}, which no chassis draws"
         raise ReadError(msg)
-    return float(watts)
+    return shown * unit_w
 
 
 def password(backend: str, file: str, variable: str, environment: Mapping[str, str]) -> str:

@@ -51,8 +51,7 @@ def power(resource: Mapping[str, Any], where: str) -> float | None:
     if not (unit is None or isinstance(unit, str)) or unit not in _UNITS or kind not in (None, "Power"):
         msg = f"{where} shows as PowerWatts {reading!r} in {unit!r} of {kind or 'Power'}, which is no power in watts"
         raise ReadError(msg)
-    number = isinstance(reading, int | float) and not isinstance(reading, bool)
-    return _bmc.believed(reading * _UNITS[unit] if number else reading, where)
+    return _bmc.believed(reading, where, _UNITS[unit])
 
 
 class Redfish(PolledSource):
