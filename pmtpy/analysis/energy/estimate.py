@@ -31,7 +31,8 @@ from pmtpy.errors import CoverageError
 # Of finding power and pace in turn; those of them with what steps at the ends; and more of them of an ideal load.
 _ROUNDS, _WITH_STEPS, _IDEAL_ROUNDS = 6, 2, 2
 _LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
-_STEP_ODDS = 1.0 / 3.0  # odds beforehand that the power stepped just where a region begins, or ends
+# Odds beforehand that the power stepped just where a region begins, or ends, or that it rose for as long as it lasts.
+_STEP_ODDS = 1.0 / 3.0
 _MAX_STEP = 3.0  # of the highest reading: of a power that was hardly shown
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
 # A square wave is ahead of its mean by what one that is cut anywhere is off by at its ends, times root 6; readings by
@@ -365,25 +366,28 @@ def _hardly(share: float) -> str:
 
 
 def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, float]:
-    """Explain readings alone; and with a step just at the start, the end, or both, as far as that explains them better.
+    """Explain readings alone; and with a step at the start, the end, or both, as far as that explains them better.
 
-    A program's regions begin and end where its load does. Readings that see all the time prove it by their values: a
-    step elsewhere between two readings would leave another mean. Returned with it: by how many joules the load may be
-    ahead of its mean at the two ends.
+    A program's regions begin and end where its load does, and after one the power is often what it was before: one
+    rise, for as long as the region lasts, which readings may hardly show. Those that see all the time prove it by their
+    values: a step elsewhere between two readings would leave another mean. Returned with it: by how many joules the
+    load may be ahead of its mean at the two ends.
     """
     nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
     for _ in range(_ROUNDS - _WITH_STEPS):
         pace = readings.next(pace, readings.solve(pace, nothing))
     found: list[Posterior] = []
     odds: list[float] = []
-    for ends in ((), region[:1], region[1:], region):
-        terms, own = _steps(ends, region[1], readings) if ends else nothing, pace
+    begins, ends = (_step(at, region[1], readings) for at in region)
+    steps = [(), (begins,), (ends,), (begins, ends), (begins - ends,)]
+    for columns, where in zip(steps, [(), region[:1], region[1:], region, region], strict=True):
+        terms, own = _rises(columns, readings) if columns else nothing, pace
         for _ in range(_WITH_STEPS):
             own = readings.next(own, readings.solve(own, terms))
         found.append(readings.solve(readings.stated(own), terms, judged=True))
-        odds.append(found[-1].evidence + len(ends) * math.log(_STEP_ODDS))
-        if ends:  # a step elsewhere in what no reading sees there explains them as well
-            hidden = sum(math.log(max(_unseen(readings, at), 1e-300)) for at in ends)
+        odds.append(found[-1].evidence + len(columns) * math.log(_STEP_ODDS))
+        if where:  # a step elsewhere in what no reading sees there explains them as well
+            hidden = sum(math.log(max(_unseen(readings, at), 1e-300)) for at in where)
             odds[0] = float(np.logaddexp(odds[0], odds[-1] + hidden))
     weight = np.exp(np.array(odds) - max(odds))
     weight /= np.sum(weight)
@@ -401,12 +405,16 @@ def _unseen(readings: Readings, at_s: float) -> float:
     return max(0.0, 1.0 - response.span_s / max(float(ends[after] - ends[after - 1]), response.period_s))
 
 
-def _steps(at: Sequence[float], end_s: float, readings: Readings) -> Terms:
-    """Return the terms of steps at some instants."""
-    nothing, response = np.zeros(len(at)), readings.response
-    columns = np.column_stack([np.append(response.step(readings.ends_s - a), end_s - a) for a in at])
-    highest = max(float(np.max(np.abs(readings.y))), response.noise_in_s, 1e-9)
-    return Terms(nothing, nothing, nothing + _MAX_STEP * highest, np.zeros(len(columns)), columns)
+def _step(at_s: float, end_s: float, readings: Readings) -> Floats:
+    """Return what readings show of a step of one watt at an instant and, last, its energy until ``end_s``."""
+    return np.append(readings.response.step(readings.ends_s - at_s), end_s - at_s)
+
+
+def _rises(columns: Sequence[Floats], readings: Readings) -> Terms:
+    """Return the terms of rises of the power, any of them, each seen by its column."""
+    nothing, shown = np.zeros(len(columns)), np.column_stack(columns)
+    highest = max(float(np.max(np.abs(readings.y))), readings.response.noise_in_s, 1e-9)
+    return Terms(nothing, nothing, nothing + _MAX_STEP * highest, np.zeros(len(shown)), shown)
 
 
 # --- what is stated ---
