@@ -21,9 +21,8 @@ from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
-from pmtpy.analysis.uncertainty.in_step import aliasing, joules_in_step, top_unseen
+from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step, lasting, top_unseen
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.presentation import duration
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
@@ -161,7 +160,7 @@ def region_energy(
         found, ahead_j = _alone(Readings(t, seen, response, region), region)
         swings_w = sum(_swing(found, response, at) for at in region)
         one = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded, parts={"edges": ahead_j})
-        one = _in_step(one, power, response, length_s=end_s - start_s, swings_w=swings_w, load_period_s=load_period_s)
+        one = _in_step(one, (t_s, power), response, region, swings_w=swings_w, load_period_s=load_period_s)
         if load_period_s is None or not top_unseen(response, t_s - response.lag_s, power, region, load_period_s):
             return one
         return replace(one, warnings=(*one.warnings, _TOP_UNSEEN.format(float(np.max(power)))))
@@ -467,23 +466,29 @@ def _swing(found: Posterior, response: Response, at_s: float) -> float:
 
 def _in_step(
     energy: Energy,
-    power: Floats,
+    shown: tuple[Floats, Floats],
     response: Response,
+    region: tuple[float, float],
     *,
-    length_s: float,
     swings_w: float,
     load_period_s: tuple[float, float] | None,
 ) -> Energy:
-    """State what the energy may be if the load repeats in step with the sensor (:func:`joules_in_step`)."""
-    shown = float(np.min(power)), float(np.max(power))
-    least, most = joules_in_step(response, energy.joules, length_s, shown, swings_w, load_period_s=load_period_s)
+    """State what the energy may be if the load repeats in step with the sensor (:func:`joules_in_step`).
+
+    ``shown``: when readings were published, and the power by each.
+    """
+    (rests, tops), (lowest, highest) = lasting(response, *shown), (float(np.min(shown[1])), float(np.max(shown[1])))
+    powers = lowest if rests else min(lowest, 0.0), highest
+    seconds = region[1] - region[0]
+    least, most = joules_in_step(response, energy.joules, seconds, powers, swings_w, load_period_s=load_period_s)
     aliased = min(energy.low, least), max(energy.high, most)
     why = aliasing(
         energy.joules,
         (energy.high - energy.low) / 2.0,
         aliased,
         covers=response.coverage,
-        period=f"{duration(response.period_s)} or a whole fraction of it",
+        period=in_step_with(response.period_s, response.window_s),
+        top_shown=tops,
         cure="stamps of the load rule that out (region.load(), --load FILE)"
         + ("" if load_period_s else ", or its period (--load-period)"),
     )

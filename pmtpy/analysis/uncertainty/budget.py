@@ -20,7 +20,7 @@ from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, is_power, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import COMPONENTS, of_scale
-from pmtpy.analysis.uncertainty.in_step import aliasing, joules_in_step
+from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
 from pmtpy.core.presentation import duration, not_covered
@@ -409,13 +409,12 @@ class _Judge:
                 like, seen.joules, seen.seconds - seen.uncovered_s, seen.range_watts, max(0.0, swings)
             )
         seldom = 0.0 < self.refresh_s < POLLED * self.sample_s  # the register is renewed more often than it is read
-        renewed = f", or with what they show, {duration(self.refresh_s)}," if seldom else ""
         why = aliasing(
             seen.joules,
             Z95 * uncertainty_joules,
             between,
             covers=covers,
-            period=f"{duration(self.sample_s)}{renewed} or a whole fraction of it",
+            period=in_step_with(self.sample_s, self.window_s, self.refresh_s if seldom else 0.0),
             cure="measure longer, or vary the start over several runs",
             always=part_time,
         )

@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO
+from pmtpy.core.presentation import duration
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
@@ -22,6 +24,7 @@ _MAX_FOLDS = 8  # load periods in one of the readings; more are told apart by no
 # A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
 _MIN_LEFT_OUT = 0.25
 _ON_TOP = 0.1  # of the span of the powers: readings this near to the highest show it
+_LASTING = 1.5  # periods of the readings, and a whole window: a power that is shown for longer is one of the load's
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 # How much wider than the interval, and how wide, as a share of the energy, such an interval is before it is said.
 _MIN_RATIO, _MIN_SHARE = 1.5, 0.01
@@ -97,9 +100,42 @@ def top_unseen(
     inside = (t_s > interval[0]) & (t_s < interval[1])
     if bool(np.all(top[inside])):
         return True
-    ends = np.flatnonzero(np.diff(np.concatenate([[False], top & ~inside, [False]])))
-    lasts = [t_s[last - 1] - t_s[first] for first, last in zip(ends[::2], ends[1::2], strict=True)]
-    return max(lasts, default=0.0) < max(longest if math.isfinite(longest) else shortest, response.period_s)
+    lasts = _longest(t_s, top & ~inside)
+    return lasts < max(longest if math.isfinite(longest) else shortest, response.period_s)
+
+
+def lasting(response: Response, t_s: Floats, watts: Floats) -> tuple[bool, bool]:
+    """Whether the lowest power, and the highest, was shown for so long that a load seems to rest, or run, there.
+
+    Of one that is nearly in step with the sensor each reading cuts another piece, so that they scatter between two
+    powers of which neither is its own.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        When readings were published, and the true power by each; all there are.
+    """
+    lowest, highest = float(np.min(watts)), float(np.max(watts))
+    if highest - lowest < _REST * highest:
+        return False, False
+    near, least_s = _ON_TOP * (highest - lowest), max(response.window_s, _LASTING * response.period_s)
+    low, high = (_longest(t_s, at) > least_s for at in (watts <= lowest + near, watts >= highest - near))
+    return low, high
+
+
+def _longest(t_s: Floats, which: NDArray[np.bool_]) -> float:
+    """Return how long the longest run of readings lasts, from the first of them to the last."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[False], which, [False]])))
+    return max(
+        (float(t_s[last - 1] - t_s[first]) for first, last in zip(ends[::2], ends[1::2], strict=True)), default=0.0
+    )
+
+
+def in_step_with(sample_s: float, window_s: float, refresh_s: float = 0.0) -> str:
+    """Name the times whose fractions a load may repeat in: of the readings, of what they show, of a wide window."""
+    renewed = f", or with what they show, {duration(refresh_s)}," if refresh_s else ""
+    window = f", or with its window, {duration(window_s)}," if window_s > WIDE_WINDOW_RATIO * sample_s else ""
+    return f"{duration(sample_s)}{renewed}{window} or a whole fraction of it"
 
 
 def aliasing(
@@ -111,6 +147,7 @@ def aliasing(
     period: str,
     cure: str,
     always: bool = False,
+    top_shown: bool = True,
 ) -> str:
     """Say that nothing shows of a load in step with its sensor, and between what the energy then lies.
 
@@ -120,6 +157,8 @@ def aliasing(
     ----------
     between : (float, float)
         Of :func:`joules_in_step`.
+    top_shown : bool
+        Whether the load's highest power was shown.
     covers : float or None
         What share of the time the sensor sees; None: not known.
     """
@@ -127,6 +166,7 @@ def aliasing(
     if high - low > max(2.0 * _MIN_RATIO * half_width, _MIN_SHARE * abs(joules)):
         low = max(low, min(joules, 0.0))  # no load uses less than nothing, unless it was shown to
         far = f": of such a load, and of no other, the energy is anything from {low:.4g} to {high:.4g} J"
+        far += "" if top_shown else ", and more if its highest power was never shown"
     elif not always:
         return ""
     if covers is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +77,39 @@ def test_the_interval_of_a_region_that_is_cut_anywhere_is_not_far_wider_than_it_
         widths.append(judged(SENSORS[kernel], edges[edges < 16.0][: len(edges) // 2 * 2], region, seed)[1])
     assert np.mean(np.array(widths) < 1.0) >= 0.85
     assert np.median(widths) > 0.08  # 0.34 of an interval as wide as it must be
+
+
+@pytest.mark.parametrize(("kernel", "period_s"), [("a quarter", 0.1), ("mean of 1 s", 1.0)])
+def test_the_worst_case_holds_of_a_load_that_is_nearly_in_step(kernel: str, period_s: float) -> None:
+    # Readings cut a little more or less of it each time, and scatter about a mean that is neither rest nor top.
+    held = []
+    for seed in range(24):
+        rng = np.random.default_rng([seed, 4])
+        starts = 1.0 + period_s * np.arange(int(18.0 / period_s)) + 0.03 * period_s * rng.standard_normal(size=1)
+        starts = starts + 0.03 * period_s * rng.standard_normal(len(starts))
+        edges = (starts[:, None] + np.array([0.0, 0.3 * period_s])).ravel()
+        first = int(8.0 / period_s)
+        region = float(edges[2 * first]), float(edges[2 * first + (1 if period_s > 0.5 else 21)])
+        power = Power(edges, np.where(np.arange(len(edges) + 1) % 2, rng.uniform(150.0, 300.0), 60.0))
+        sensor = Sensor(0.1, SENSORS[kernel], phase_s=float(rng.uniform(0.0, 0.1)))
+        t = sensor.updates(19.0, rng)
+        at = (t > 3.0) & (t < 18.0)  # no reading is of the rest before the load, or after it
+        t, watts = t[at], sensor.readings(power, t, rng)[at]
+        response = Response(0.1, SENSORS[kernel].window_s, noise_w=0.3, step_w=0.01)
+        found = region_energy(t, watts, response, start_s=region[0], end_s=region[1])
+        true = power.joules(*region)
+        more = any("and more if its highest power was never shown" in w for w in found.warnings)
+        held.append(found.aliased[0] <= true <= (math.inf if more else found.aliased[1]))
+    assert np.mean(held) > 0.9
+
+
+def test_a_load_in_step_with_the_window_of_a_mean_is_named() -> None:
+    t = np.arange(0.0, 20.0, 0.1)
+    watts = np.full(len(t), 120.0)
+    found = region_energy(t, watts, Response(0.1, 1.0, noise_w=0.3), start_s=8.0, end_s=8.3)
+    (said,) = [w for w in found.warnings if "can alias unnoticed" in w]
+    assert "100 ms, or with its window, 1 s, or a whole fraction of it" in said
+    assert "and more if its highest power was never shown" in said
 
 
 def test_a_load_in_step_and_a_phase_that_jumps_leave_no_wrong_energy_behind_its_interval() -> None:
