@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,11 @@ class Delimited:
 
     def all(self, first: int = 2) -> tuple[Columns, Ints]:
         """Return all rows of the recording from line ``first`` (1 or 2) on."""
-        return joined(
-            [self.rows(number, block) for number, block in self._recording.blocks(first, self._cost)], self._kinds
-        )
+        return joined([self.rows(number, block) for number, block in self.blocks(first)], self._kinds)
+
+    def blocks(self, first: int = 2) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines from ``first`` (1 or 2) on, block by block, and the number of the first of each block."""
+        return self._recording.blocks(first, self._cost)
 
     def _at_once(self, block: bytes) -> Columns | None:
         """Read with pyarrow. None where that is not installed, or a line is not whole."""

@@ -3,7 +3,8 @@
 Facts: the query help of nvidia-smi (``nvidia-smi --help-query-gpu``) and logs of it. Fields are separated by a comma
 and a blank; units stand in the header and, without ``nounits``, behind each value. Time stamps are local wall time
 without a zone. A field that a card cannot answer is text in square brackets. Several GPUs take turns, row by row; a row
-may be missing, so they are paired by the field that names the GPU, and by time.
+may be missing, so they are paired by the field that names the GPU, and by time. A log that was appended to (``>>``) has
+its header again where the next run begins.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read import _check
-from pmtpy.io.read._delimited import TEXT, Columns, Delimited
+from pmtpy.io.read._delimited import TEXT, Columns, Delimited, joined
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
 from pmtpy.io.read._wall_time import unix_times
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _HEAD = re.compile(r"([\w.]+)(?:\s*\[(.+)\])?")
 _NOT_THERE = re.compile(r"\[.*\]|N/A|ERR!|Not Supported|")
 _TIME = "%Y/%m/%d %H:%M:%S.%f"
+_OTHER_WRITING = str.maketrans({"-": "/", "T": " "})  # of the same: ISO 8601
+_WHOLE_SECONDS = re.compile(r"\d{4}[/-]\d\d?[/-]\d\d?[ T]\d\d?:\d\d:\d\d")
 _UNITS = {  # nvidia-smi's unit: ours, and how many of ours it is
     "W": ("W", 1.0),
     "mW": ("W", 1e-3),
@@ -66,6 +69,7 @@ class _Log:
     lines: Ints
     clock: str
     fields: list[_Field]
+    begins: list[int]  # lines at which other runs begin
 
 
 def recognises(recording: Recording) -> bool:
@@ -80,7 +84,10 @@ def read(recording: Recording) -> pd.DataFrame:
     _check.names(recording, heads)
     if "timestamp" not in heads:
         raise recording.error("the log has no timestamp field; query it with --query-gpu=timestamp,...")
-    text, at = Delimited(recording, dict.fromkeys(heads, TEXT), ",").all()
+    kinds = dict.fromkeys(heads, TEXT)
+    reader, begins = Delimited(recording, kinds, ","), list[int]()
+    parts = [reader.numbered(*_rows(recording, heads, number, block, begins)) for number, block in reader.blocks()]
+    text, at = joined(parts, kinds)
     text = {n: np.array([str(v).strip() for v in c], object) for n, c in text.items()}
     fields, naive, left = _values(recording, text, at)
     naive, at = naive[left], at[left]
@@ -90,17 +97,56 @@ def read(recording: Recording) -> pd.DataFrame:
     times, clock = unix_times(recording, naive, at, recording.utc_offset_s)
     which = next((text[n][left] for n in _WHICH_GPU if n in text), None)
     rounds = _rounds(recording, times, at, which)
-    log = _Log(times, at, clock, [_Field(f.name, f.suffix, f.values[left]) for f in fields])
+    log = _Log(times, at, clock, [_Field(f.name, f.suffix, f.values[left]) for f in fields], begins)
     return _table(recording, log, rounds)
+
+
+def _rows(recording: Recording, heads: list[str], number: int, block: bytes, begins: list[int]) -> tuple[bytes, Ints]:
+    """Return the rows of some lines, the first of which has a number, and their numbers, without headers of other runs.
+
+    Raises FileFormatError: another run has other fields.
+    """
+    numbers = np.arange(number, number + block.count(b"\n"))
+    if b"power.draw" not in block:
+        return block, numbers
+    lines = block[:-1].split(b"\n")
+    again = [i for i, line in enumerate(lines) if b"power.draw" in line]
+    for i in again:
+        if [f.strip() for f in lines[i].decode("utf-8", "replace").split(",")] != heads:
+            why = f"line {number + i} is another header: a log with other fields was appended to this one"
+            raise recording.error(f"{why}; take them apart there: head -n {number + i - 1}, tail -n +{number + i}")
+    begins += [number + i for i in again]
+    rows = [line for i, line in enumerate(lines) if i not in set(again)]
+    return b"".join(line + b"\n" for line in rows), np.delete(numbers, again)
+
+
+def _wall_times(recording: Recording, column: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Return time stamps as if they were Unix seconds, and which of them are ones.
+
+    Raises FileFormatError: most are written in another way, which does not tell the time.
+    """
+    import pandas as pd
+
+    stamps = pd.to_datetime(pd.Series(column, dtype=object), format=_TIME, errors="coerce")
+    if stamps.isna().any():
+        texts = [text.translate(_OTHER_WRITING) for text in column.tolist()]
+        stamps = pd.to_datetime(pd.Series(texts, dtype=object), format=_TIME, errors="coerce")
+    good = ~stamps.isna().to_numpy()
+    if good.sum() < len(good) / 2:
+        shown = str(column[~good][0])
+        found = f"times are written as {shown!r}, and nvidia-smi writes 2026/03/05 12:00:00.123"
+        cure = "another program has saved it; take the log as it was recorded"
+        if _WHOLE_SECONDS.fullmatch(shown):
+            cure += "; if there is no other, put .500 behind each time: half a second is then open at every edge"
+        else:
+            cure += ", or write its times so (nothing tells 3/5 from 5/3)"
+        raise recording.error(f"{found}; {cure}")
+    return stamps.to_numpy("datetime64[us]").astype(np.int64) / 1e6, good
 
 
 def _values(recording: Recording, text: Columns, at: Ints) -> tuple[list[_Field], Floats, npt.NDArray[np.bool_]]:
     """Return the fields in SI, the wall times, and which rows can be read; the others are reported."""
-    import pandas as pd
-
-    stamps = pd.to_datetime(pd.Series(text["timestamp"], dtype=object), format=_TIME, errors="coerce")
-    good = ~stamps.isna().to_numpy()
-    naive = stamps.to_numpy("datetime64[us]").astype(np.int64) / 1e6
+    naive, good = _wall_times(recording, text["timestamp"])
     why = dict.fromkeys(np.flatnonzero(~good).tolist(), "a field is neither a time nor a number: timestamp")
     fields = []
     for head, column in text.items():
@@ -217,6 +263,11 @@ def _table(recording: Recording, log: _Log, rounds: dict[str, Ints]) -> pd.DataF
     first = np.where(every >= 0, every, np.iinfo(np.int64).max).min(axis=0)
     time, lines = log.times[first], log.lines[first]
     elapsed, unknown = _check.wall_clock(recording, time, lines)
+    for begin in log.begins:
+        row = int(np.searchsorted(lines, begin))
+        if 0 < row < len(lines):
+            unknown[row] = True
+            recording.notes.append(f"line {begin}: the header again: another run begins; the time before has no energy")
     powers: list[Power] = []
     others: dict[str, npt.NDArray[Any]] = {}
     chosen: list[Power] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import numpy as np
@@ -317,6 +318,61 @@ def test_a_power_that_no_row_has_stays_unknown(tmp_path: Path) -> None:
 def test_broken_nvidia_smi_logs_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(FileFormatError, match=message):
         load(_save(tmp_path, SMI.replace(old, new, 1)))
+
+
+def _smi_log(times: list[str]) -> str:
+    return "".join(["timestamp, power.draw [W]\n", *(f"{t}, 60.00 W\n" for t in times)])
+
+
+@pytest.mark.parametrize("later_s", [600, -600])
+@pytest.mark.parametrize("apart_s", [1, 5])
+def test_an_nvidia_smi_log_of_two_runs_has_no_energy_between_them(tmp_path: Path, later_s: int, apart_s: int) -> None:
+    begin = datetime(2026, 3, 5, 12, tzinfo=timezone.utc)
+    runs = [
+        [f"{begin + timedelta(seconds=at + apart_s * i):%Y/%m/%d %H:%M:%S}.000" for i in range(20)]
+        for at in (0, later_s)
+    ]
+    table = load(_save(tmp_path, "".join(map(_smi_log, runs))), utc_offset_s=0)
+    assert len(table) == 40
+    assert table["total_J"].iloc[-1] == pytest.approx(2 * 19 * apart_s * 60.0)
+    assert any("line 22: the header again: another run begins" in note for note in table.attrs["notes"])
+
+
+def test_a_run_that_follows_at_once_has_no_energy_between_either(tmp_path: Path) -> None:
+    runs = [[f"2026/03/05 12:00:{10 * run + i:02d}.000" for i in range(10)] for run in (0, 1)]
+    table = load(_save(tmp_path, "".join(map(_smi_log, runs))), utc_offset_s=0)
+    assert table["total_J"].iloc[-1] == pytest.approx(18 * 60.0)
+    assert table.attrs["uncovered_s"] == pytest.approx(1.0)
+
+
+def test_a_log_with_other_fields_behind_another_is_told_where_to_take_it_apart(tmp_path: Path) -> None:
+    other = "timestamp, pstate, power.draw [W]\n2026/03/05 13:00:00.000, P0, 60.00 W\n"
+    first = _smi_log([f"2026/03/05 12:00:0{i}.000" for i in range(5)])
+    with pytest.raises(FileFormatError, match=r"line 7 is another header.*head -n 6, tail -n \+7"):
+        load(_save(tmp_path, first + other))
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f"])
+def test_times_of_iso_8601_are_times(tmp_path: Path, form: str) -> None:
+    times = [datetime(2026, 3, 5, 12, 0, i, 250_000, timezone.utc).strftime(form) for i in range(5)]
+    table = load(_save(tmp_path, _smi_log(times)), utc_offset_s=0)
+    assert table["time"][0] == datetime(2026, 3, 5, 12, 0, 0, 250_000, timezone.utc).timestamp()
+    assert table["total_J"].iloc[-1] == pytest.approx(240.0)
+
+
+@pytest.mark.parametrize(
+    ("form", "cure"),
+    [
+        ("%Y/%m/%d %H:%M:%S", "put .500 behind each time"),
+        ("%m/%d/%Y %I:%M:%S %p", "nothing tells 3/5 from 5/3"),
+        ("%d/%m/%Y %H:%M:%S", "nothing tells 3/5 from 5/3"),
+    ],
+)
+def test_times_that_another_program_has_written_anew_are_named(tmp_path: Path, form: str, cure: str) -> None:
+    times = [datetime(2026, 3, 5, 12, 0, i, tzinfo=timezone.utc).strftime(form) for i in range(5)]
+    with pytest.raises(FileFormatError, match="take the log as it was recorded") as refused:
+        load(_save(tmp_path, _smi_log(times)))
+    assert cure in str(refused.value)
 
 
 def test_pmd_recordings_are_integrated_over_their_ticks(tmp_path: Path) -> None:
