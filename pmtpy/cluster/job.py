@@ -16,6 +16,10 @@ from pmtpy.core.presentation import number_or_none
 from pmtpy.errors import CoverageError
 from pmtpy.regions.measurement import Measurement
 
+_ALIKE_TIMES = (
+    0.98  # times of nodes that differ by less pass for those of one job: launchers start and end them in turn
+)
+
 
 def summed_uncertainty(nodes: Sequence[NodeEnergy]) -> float:
     """Standard uncertainty of the sum of nodes, joules; NaN where that of one is not known."""
@@ -75,17 +79,21 @@ class JobEnergy(Mapping[str, NodeEnergy]):
 
     @property
     def known(self) -> Measurement:
-        """The sum over the nodes whose energy is known, whichever those are; NaN where there are none."""
+        """The sum over the nodes whose energy is known, whichever those are; NaN where there are none.
+
+        Its power is the mean over its seconds, the longest of any node: one that ended before takes none afterwards.
+        """
         nodes = self._known
         joules = math.fsum(n.joules for n in nodes if n.joules is not None) if nodes else math.nan
-        watts = math.fsum(n.watts for n in nodes if n.seconds > 0)
+        seconds = max((n.seconds for n in nodes or self._nodes.values() if n.seconds > 0), default=math.nan)
+        watts = math.fsum(n.watts * n.seconds / seconds for n in nodes if n.seconds > 0)
         of_all = len(self._nodes) + len([m for m in self.missing if m not in self._nodes])
         covered = math.fsum(n.coverage for n in nodes) / of_all if of_all else 0.0
         without = [f"{name} is not in the sum: {why}" for name, why in self.missing.items()]
         return Measurement(
             f"{len(nodes)} of {of_all} nodes" if without else f"{of_all} nodes",
             TOTAL,
-            max((n.seconds for n in nodes or self._nodes.values() if n.seconds > 0), default=math.nan),
+            seconds,
             joules,
             watts if nodes else math.nan,
             summed_uncertainty(nodes) if nodes else math.nan,
@@ -106,6 +114,12 @@ class JobEnergy(Mapping[str, NodeEnergy]):
                 said.setdefault(warning, []).append(name)
         shared = [name for name, node in self._nodes.items() if node.shared]
         found = [f"{_some(names)}: {text}" for text, names in said.items()]
+        times = [n.seconds for n in self._known if n.seconds > 0]
+        if times and min(times) < _ALIKE_TIMES * max(times):
+            found.append(
+                f"nodes measured for {min(times):.4g} to {max(times):.4g} s: the power of the sum is the mean over the"
+                " longest, and what a node used before or after its own time is not in it"
+            )
         if shared:
             found.append(
                 f"{_some(shared)}: the job has not all CPUs of the node, so the energy may be that of other jobs too"

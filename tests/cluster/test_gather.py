@@ -37,6 +37,17 @@ def write(folder: Path, energy: NodeEnergy, launch: Launch = JOB, *, about: str 
 # -- the sum -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("coverage", [1.0, 0.5])
+def test_the_power_of_a_sum_is_that_of_its_joules_in_its_seconds(coverage: float) -> None:
+    short = node(1, seconds=2.0, joules=200.0 * coverage, coverage=coverage)
+    job = JobEnergy("solve", [node(0, seconds=4.0, joules=400.0), short])
+    assert job.known.seconds == 4.0
+    assert job.known.watts == pytest.approx(600.0 / 4.0)  # what is not covered is like the rest
+    assert any("nodes measured for 2 to 4 s" in w for w in job.known.warnings)
+    alike = JobEnergy("solve", [node(0, seconds=4.0, joules=400.0), node(1, seconds=3.99, joules=400.0)])
+    assert not any("nodes measured for" in w for w in alike.known.warnings)
+
+
 def test_what_sensors_of_one_kind_share_adds_linearly_and_the_rest_in_squares() -> None:
     assert summed_uncertainty([node(0)]) == pytest.approx(5.0)
     assert summed_uncertainty([node(i) for i in range(100)]) == pytest.approx(math.hypot(400.0, 3.0 * 10.0))
