@@ -6,8 +6,9 @@ from collections import deque
 
 from pmtpy.core.clock import NS_PER_S
 
-# A frame that carries a mark leaves within a millisecond of the command; a command waits some ms behind USB, and on a
-# busy host for as long as nobody hands it on. So lateness proves no loss: only frames that are missing do.
+# A frame that carries a mark leaves within a millisecond of the command; a command waits some ms behind USB, on a busy
+# host for as long as nobody hands it on, and on a board that is held up until it sends again. So lateness proves no
+# loss: only frames that are missing do, and others behind them that have come without the mark.
 _MARK_PROMPT_NS = 5_000_000
 _MARK_LATEST_NS = 2 * NS_PER_S
 # A frame can be stamped earlier than its command by what the mapping of the clocks does not know.
@@ -35,27 +36,24 @@ class MarkLabels:
         """When the newest label was sent whose frame has not come; None when there is none."""
         return self._waiting[-1][0] if self._waiting else None
 
-    def pop(self, t_ns: int, gap_ns: int = 0) -> str:
-        """Return the label of a marked frame measured at ``t_ns``; empty when none fits.
+    def pop(self, t_ns: int, arrived_ns: int, gap_ns: int = 0) -> str:
+        """Return the label of a marked frame measured at ``t_ns``; empty when it had arrived before any was sent.
 
-        Marks come in order. So where a later one fits, a label is dropped only if frames were lost since it was sent,
-        the last of them before ``gap_ns``.
+        Marks come in order, and a frame has a mark only because a label was sent: were one frame passed over, all later
+        labels would stand on the frame behind their own. So a label is dropped only where a later one fits, frames
+        were lost since it was sent, the last of them before ``gap_ns``, and those behind them came without its mark.
         """
-        while self._waiting:
+        while self._waiting and self._waiting[0][0] <= arrived_ns:
             sent_ns, label = self._waiting.popleft()
-            if sent_ns > t_ns + _MARK_EARLY_NS:
-                self._waiting.appendleft((sent_ns, label))
-                return ""
-            limit_ns = _MARK_LATEST_NS
-            if self._waiting and self._waiting[0][0] <= t_ns + _MARK_EARLY_NS:
-                limit_ns = _MARK_PROMPT_NS if gap_ns > sent_ns - _MARK_EARLY_NS else _MARK_LATEST_NS
-            if t_ns - sent_ns <= limit_ns:
+            another = bool(self._waiting) and self._waiting[0][0] <= arrived_ns
+            missing = gap_ns > sent_ns - _MARK_EARLY_NS
+            if not (another and missing and t_ns - max(sent_ns, gap_ns) > _MARK_PROMPT_NS):
                 return label
             self.dropped += 1
         return ""
 
-    def forget(self, t_ns: int) -> None:
-        """Drop labels whose frame, at ``t_ns`` of the stream, can no longer come."""
-        while self._waiting and t_ns - self._waiting[0][0] > _MARK_LATEST_NS:
+    def forget(self, t_ns: int, gap_ns: int = 0) -> None:
+        """Drop labels whose frame can no longer come: frames have come for long, up to ``t_ns``, without their mark."""
+        while self._waiting and t_ns - max(self._waiting[0][0], gap_ns) > _MARK_LATEST_NS:
             self._waiting.popleft()
             self.dropped += 1

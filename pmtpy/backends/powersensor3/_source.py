@@ -204,11 +204,11 @@ class PowerSensor3Source(Source):
         t_ns, lost = rows.t_ns, rows.lost
         gaps = t_ns[lost > 0].tolist() if lost is not None else []
         marks, dropped = [], self._marks.dropped
-        for row in rows.marked:
+        for row, arrived_ns in rows.marked:
             at_ns = int(t_ns[row])
             before = [gap for gap in (self._gap_ns, *gaps) if gap <= at_ns]
-            marks.append((row, self._marks.pop(at_ns, before[-1])))
-        self._marks.forget(int(t_ns[-1]))
+            marks.append((row, self._marks.pop(at_ns, arrived_ns, before[-1])))
+        self._marks.forget(int(t_ns[-1]), gaps[-1] if gaps else self._gap_ns)
         if self._marks.dropped > dropped:
             self._journal.add("unlabelled", int(t_ns[0]), int(t_ns[-1]), 0.0, self._marks.dropped - dropped)
         self._gap_ns = gaps[-1] if gaps else self._gap_ns

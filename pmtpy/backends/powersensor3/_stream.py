@@ -21,7 +21,7 @@ class Rows:
     t_ns: Ints  # shape (n,); middle of what each frame measured, on the host's monotonic clock
     levels: Levels  # uint16, shape (n, 8); level of each sensor
     lost: Ints | None = None  # shape (n,),; frames missing directly before each one
-    marked: tuple[int, ...] = ()  # rows that carry the marker bit
+    marked: tuple[tuple[int, int], ...] = ()  # rows that carry the marker bit, and when they arrived
 
     def __len__(self) -> int:
         """Number of rows."""
@@ -43,7 +43,7 @@ class FrameStream:
         self.decoder = Decoder()
         self.clock = BoardClock(nominal_us, stamp_lag)
         self._levels: Levels = np.empty((0, SENSORS), np.uint16)  # of frames whose times are not settled
-        self._marked: list[int] = []
+        self._marked: list[tuple[int, int]] = []
 
     def feed(self, pieces: Sequence[Piece], *, last: bool = False) -> Rows:
         """Decode the next pieces; what is not settled yet waits for later ones, unless these are the last."""
@@ -56,10 +56,10 @@ class FrameStream:
         held = len(self._levels)
         placed = self.clock.feed(frames.device_us, arrivals, last=last)
         levels = np.concatenate([self._levels, frames.levels]) if held else frames.levels
-        marked = [*self._marked, *(row + held for row in frames.marked)]
+        when = ((row, next(t_ns for rows, t_ns in arrivals if rows > row)) for row in frames.marked)
+        marked = [*self._marked, *((row + held, t_ns) for row, t_ns in when)]
         first, end = placed.dropped, placed.dropped + len(placed.t_ns)
         self._levels = levels[end:].copy() if end < len(levels) else levels[:0]
-        self._marked = [row - end for row in marked if row >= end]
-        return Rows(
-            placed.t_ns, levels[first:end], placed.lost, tuple(row - first for row in marked if first <= row < end)
-        )
+        self._marked = [(row - end, t_ns) for row, t_ns in marked if row >= end]
+        shown = tuple((row - first, t_ns) for row, t_ns in marked if first <= row < end)
+        return Rows(placed.t_ns, levels[first:end], placed.lost, shown)

@@ -174,21 +174,21 @@ def test_a_label_whose_frame_was_lost_does_not_go_to_the_next_mark() -> None:
     labels = MarkLabels()
     labels.push(1_000_000_000, "lost")
     labels.push(1_600_000_000, "next")
-    assert labels.pop(1_601_000_000, gap_ns=1_001_000_000) == "next"
+    assert labels.pop(1_601_000_000, 1_601_000_000, gap_ns=1_001_000_000) == "next"
     assert labels.dropped == 1
-    assert labels.pop(1_700_000_000) == ""
+    assert labels.pop(1_700_000_000, 1_700_000_000) == ""
 
 
 def test_after_a_loss_a_label_that_is_a_little_late_is_taken_for_lost() -> None:
     labels = MarkLabels()
     labels.push(1_000_000_000, "lost")
     labels.push(1_010_000_000, "next")
-    assert labels.pop(1_010_400_000, gap_ns=1_000_500_000) == "next"
+    assert labels.pop(1_010_400_000, 1_010_500_000, gap_ns=1_000_500_000) == "next"
     # Without a loss the first mark belongs to the first label.
     labels.push(2_000_000_000, "first")
     labels.push(2_010_000_000, "second")
-    assert labels.pop(2_010_400_000, gap_ns=1_000_500_000) == "first"
-    assert labels.pop(2_010_500_000, gap_ns=1_000_500_000) == "second"
+    assert labels.pop(2_010_400_000, 2_010_500_000, gap_ns=1_000_500_000) == "first"
+    assert labels.pop(2_010_500_000, 2_010_500_000, gap_ns=1_000_500_000) == "second"
 
 
 @pytest.mark.parametrize("late_ms", [30, 80, 200, 1500])
@@ -197,24 +197,44 @@ def test_labels_that_the_board_takes_late_are_paired_in_order(late_ms: int) -> N
     sent_ms = [0, 20, 100, 120, 200]
     for ms in sent_ms:
         labels.push(1_000_000_000 + ms * 1_000_000, f"at {ms}")
-    marked = [labels.pop(1_000_000_000 + (ms + late_ms) * 1_000_000) for ms in sent_ms]
+    at_ns = [1_000_000_000 + (ms + late_ms) * 1_000_000 for ms in sent_ms]
+    marked = [labels.pop(t_ns, t_ns) for t_ns in at_ns]
     assert marked == [f"at {ms}" for ms in sent_ms]
     assert labels.dropped == 0
 
 
+def test_labels_that_were_sent_while_the_board_was_held_up_are_paired_in_order() -> None:
+    labels = MarkLabels()
+    for ms in (0, 100, 2000):
+        labels.push(1_000_000_000 + ms * 1_000_000, f"at {ms}")
+    again_ns = 4_000_000_000  # no frame came before since the first label was sent
+    labels.forget(again_ns + 1_000_000, again_ns)
+    found = [labels.pop(again_ns + i * 50_000, again_ns + 1_000_000, again_ns) for i in range(3)]
+    assert (found, labels.dropped) == (["at 0", "at 100", "at 2000"], 0)
+
+
+def test_a_marked_frame_whose_time_is_thought_too_early_has_its_own_label() -> None:
+    # Times are early by as much as frames may be missing; the label is not kept for the frame behind.
+    labels = MarkLabels()
+    labels.push(1_000_000_000, "first")
+    assert labels.pop(900_000_000, 1_001_000_000) == "first"
+    labels.push(1_100_000_000, "second")
+    assert labels.pop(1_000_000_000, 1_099_000_000) == ""  # it had arrived before
+
+
 def test_a_marked_frame_without_a_label_is_marked_without_one() -> None:
     labels = MarkLabels()
-    assert labels.pop(1_000_000_000) == ""
+    assert labels.pop(1_000_000_000, 1_000_000_000) == ""
     labels.push(3_000_000_000, "later")
-    assert labels.pop(2_000_000_000) == ""
-    assert labels.pop(3_001_000_000) == "later"
+    assert labels.pop(2_000_000_000, 2_000_000_000) == ""
+    assert labels.pop(3_001_000_000, 3_001_000_000) == "later"
 
 
 def test_quick_labels_are_paired_in_order_and_old_ones_forgotten() -> None:
     labels = MarkLabels()
     for i in range(3):
         labels.push(1_000_000_000 + i * 10_000, f"m{i}")
-    assert [labels.pop(1_000_500_000 + i * 50_000) for i in range(3)] == ["m0", "m1", "m2"]
+    assert [labels.pop(1_000_500_000 + i * 50_000, 1_001_000_000) for i in range(3)] == ["m0", "m1", "m2"]
     labels.push(2_000_000_000, "never")
     labels.forget(9_000_000_000)
     assert labels.waiting_since() is None
