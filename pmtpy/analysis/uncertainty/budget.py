@@ -241,8 +241,18 @@ class _Judge:
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - 4.0 * self.noise_w)  # four deviations are noise alone
             squares += self.covers * (swing * sample / _IN_A_GAP) ** 2
-            smeared += swing * window / 8.0 / _BOUND  # of a region that is the work itself, out of it at both ends
+            smeared += swing * self._smeared_s(window) / 2.0 / _BOUND
         return math.hypot(math.sqrt(squares), smeared)
+
+    def _smeared_s(self, window: float) -> float:
+        """Of a region that is the work itself: the energy that a window shows outside of it, over what it shows of it.
+
+        A block of the length ``L`` in a window ``W`` is shown as a trapezium, ``min(L, W)/W`` as high and ``W + L``
+        long; a quarter of ``W`` is outside where ``L`` is longer, and all but ``L`` of a much shorter one.
+        """
+        length = min(self.seen.seconds, window)
+        ramps = max(0.0, length - window / 2.0)
+        return window - length + ramps * ramps / length if length > 0.0 else 0.0
 
     def _hidden(self, mean_s: float) -> float:
         """Square of what a load may be ahead of its mean within a time of which the mean alone is known."""

@@ -287,6 +287,26 @@ def test_what_a_wide_window_hides_shows_in_how_its_readings_bend() -> None:
     assert part(mean, seen, "edges") == pytest.approx(100 / (2 * np.pi * 1.5), rel=0.3)
 
 
+@pytest.mark.parametrize("seconds", [0.03, 0.1, 0.4, 0.8, 1.5])
+def test_what_a_window_shows_of_a_block_outside_of_it_is_within_its_interval(seconds: float) -> None:
+    # The region is the block: of a mean of 1 s, counted back by half of it, most of a short one is before and after.
+    start, held = 10.0, []
+    channel = Channel("gpu", Quantity.POWER, refresh_s=0.1, window_s=1.0, lag_s=0.5, resolution=0.01, noise=0.1)
+    for phase in np.arange(0.0, 0.1, 0.01):
+        t = phase + np.arange(0.0, 25.0, 0.1)
+        on = np.clip(t - start, 0.0, seconds) - np.clip(t - 1.0 - start, 0.0, seconds)
+        watts = 50.0 + 200.0 * on
+        joules = np.append(0.0, np.cumsum((watts[1:] + watts[:-1]) / 2.0 * np.diff(t)))
+        ends = start, start + seconds
+        found = float(np.diff(np.interp(np.array(ends), t, joules))[0])
+        rows, (first, last) = np.round(t * 1e9).astype(np.int64), (round(at * 1e9) for at in ends)
+        seen = summarise_one(channel, rows, watts, start_ns=first, end_ns=last, joules=found)
+        seen = lag_corrected(channel, seen)
+        half = 1.96 * uncertainty_budget(channel, seen).uncertainty_joules
+        held.append(abs(seen.joules - 250.0 * seconds) <= half)
+    assert all(held)
+
+
 def test_a_region_shorter_than_one_reading_says_so() -> None:
     judged = uncertainty_budget(POWER, QUIET._replace(seconds=0.05, joules=5.0, rows=0))
     # Between nothing and twice the mean of 100 W, for the three quarters that one reading would need more.
