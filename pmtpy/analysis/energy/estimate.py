@@ -283,10 +283,8 @@ def _informed(readings: Readings, load: StampedLoad) -> tuple[Posterior, float]:
         return replace(first.found, evidence=first.evidence), followed
     other = _started(readings, even)
     best = other if share > 0.5 else first
-    joules = (1.0 - share) * first.found.joules + share * other.found.joules
-    variance = (1.0 - share) * (first.found.variance + (first.found.joules - joules) ** 2)
-    variance += share * (other.found.variance + (other.found.joules - joules) ** 2)
-    return replace(best.found, joules=joules, variance=variance, evidence=best.evidence), followed
+    mixed = _mixed(best.found, [first.found, other.found], np.array([1.0 - share, share]))
+    return replace(mixed, evidence=best.evidence), followed
 
 
 def _started(readings: Readings, load: StampedLoad) -> _Explained:
@@ -390,11 +388,15 @@ def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, 
             odds[0] = float(np.logaddexp(odds[0], odds[-1] + hidden))
     weight = np.exp(np.array(odds) - max(odds))
     weight /= np.sum(weight)
-    joules = float(weight @ [f.joules for f in found])
-    variance = float(weight @ [f.variance + (f.joules - joules) ** 2 for f in found])
     # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
     ahead = [sum(_ahead_of_mean(f, response, at) for at in region) for f in found]
-    return replace(found[0], joules=joules, variance=variance), math.sqrt(float(weight @ np.square(ahead)))
+    return _mixed(found[0], found, weight), math.sqrt(float(weight @ np.square(ahead)))
+
+
+def _mixed(one: Posterior, found: Sequence[Posterior], share: Floats) -> Posterior:
+    """Return ``one`` of several with the energy and its variance that all of them have by their shares of belief."""
+    joules = float(share @ [f.joules for f in found])
+    return replace(one, joules=joules, variance=float(share @ [f.variance + (f.joules - joules) ** 2 for f in found]))
 
 
 def _unseen(readings: Readings, at_s: float) -> float:
