@@ -30,7 +30,6 @@ _RETRY_NS = 10 * NS_PER_S  # between two attempts to open a lost device
 _READ_TIMEOUT_S = 2.0  # with a reading of one sensor that does not return; less than a scrape may take
 _JUDGED_NS = 5 * NS_PER_S  # at least between two judgements of one sensor, which cost more than readings
 _FIRST_NS = NS_PER_S // 10  # before the first of them
-_STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
 # What was used while nothing was known is not in the energy that was counted, nor in the uncertainty of that.
 _APART = frozenset({"uncovered"})
 
@@ -176,7 +175,7 @@ class _Account:
             self._count(state)
             watts = [self._power(state, k) for k in range(len(self._names))]
             newest = acquisition_of(self._sensor).newest
-            seen = newest.values if newest is not None and not self._stale(state, None) else ()
+            seen = newest.values if newest is not None and not self._stale(state) else ()
             values = tuple((n, q, float(v)) for (n, q), v in zip(self._values, seen, strict=False) if math.isfinite(v))
         return self._now(why, watts, values)
 
@@ -238,14 +237,11 @@ class _Account:
 
     def _power(self, state: State, k: int) -> float | None:
         watts = state.watts[self._columns[k]]
-        fact = self._facts[k]
-        return None if not math.isfinite(watts) or self._stale(state, fact[0].refresh_s if fact else None) else watts
+        return None if not math.isfinite(watts) or self._stale(state) else watts
 
-    def _stale(self, state: State, refresh_s: float | None) -> bool:
+    def _stale(self, state: State) -> bool:
         """Whether the newest reading is too old to tell of now."""
-        slowest = max([refresh_s or 0.0, *(f[0].refresh_s or 0.0 for f in self._facts if f)])
-        period_s = acquisition_of(self._sensor).intake.period_s
-        return state.extended_ns / NS_PER_S > max(_STALE_S, _STALE_REFRESHES * max(slowest, period_s))
+        return state.extended_ns / NS_PER_S > acquisition_of(self._sensor).stale_after_s
 
     def _channel(self, k: int, watts: float | None) -> ChannelNow:
         fact = self._facts[k]

@@ -15,7 +15,6 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _INDENT = "  "
 _NARROWEST = 8  # cells that a name keeps
 _FEWEST_SPARKS = 8
-_STALE_S = 3.0
 _COVERED = 0.9995  # shown as 100 %
 
 

@@ -38,7 +38,7 @@ class Shown:
     """One power, as it is now. NaN: not known."""
 
     node: Node
-    watts: float  # of the newest row
+    watts: float  # of the newest row, unless that is too old to tell of now
     # over the window: energy over the time that is covered, least and greatest row
     mean: float
     low: float
@@ -218,18 +218,20 @@ class Watch:
             nothing = (math.nan,) * 5
             age_s = math.nan if newest is None else (now_ns - newest.t_ns) / NS_PER_S
             return Shown(node, *nothing, age_s, math.nan, past.lost, past.alive, ())
+        age_s = (now_ns - newest.t_ns) / NS_PER_S
+        told = past.alive and age_s <= acquisition_of(self.sensors[node.sensor]).stale_after_s
         passed_ns = newest.t_ns - start.t_ns
         unknown_ns = min(abs(newest.uncovered_ns[i] - start.uncovered_ns[i]), passed_ns)
         if not past.alive:
             passed_ns, unknown_ns = now_ns - start.t_ns, unknown_ns + now_ns - newest.t_ns
         return Shown(
             node,
-            newest.watts[i] if past.alive else math.nan,
+            newest.watts[i] if told else math.nan,
             _means(self._layouts[node.sensor], past.window[0].begin, newest)[i] if past.window else math.nan,
             float(np.fmin.reduce([p.low[i] for p in past.window], initial=math.nan)),
             float(np.fmax.reduce([p.high[i] for p in past.window], initial=math.nan)),
             newest.joules[i] - start.joules[i],
-            (now_ns - newest.t_ns) / NS_PER_S,
+            age_s,
             1.0 - unknown_ns / passed_ns if passed_ns else math.nan,
             past.lost,
             past.alive,

@@ -30,6 +30,7 @@ from pmtpy.sensor.history import Around, Bookmark, CurvePoint, History, PeakHold
 from pmtpy.sensor.load_stamps import LoadHistory
 
 CLOSE_TIMEOUT_S = 5.0  # at the end, with a device whose reading does not return
+_STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
 _ANSWER_S = 20.0  # where a result waits for it: the slowest instruments are given up after ten
 _log = logging.getLogger("pmtpy")
 
@@ -126,6 +127,12 @@ class Acquisition:
     def interval_s(self) -> float:
         """Time between two readings where nobody asks for another."""
         return self.demand.interval_s
+
+    @property
+    def stale_after_s(self) -> float:
+        """How old the newest reading may be to be shown as what is now, seconds."""
+        refresh_s = max((c.refresh_s or 0.0 for c in self.layout.energy), default=0.0)
+        return max(_STALE_S, _STALE_REFRESHES * max(refresh_s, self.intake.period_s))
 
     @property
     def carry_s(self) -> float:

@@ -45,6 +45,24 @@ def test_mean_energy_and_extremes_are_those_of_the_load() -> None:
     assert len(whole.past) == 20
 
 
+def test_a_power_of_long_ago_is_not_that_of_now() -> None:
+    clock, world = _world("constant:90")
+    stream = Stream(world)
+    with Sensor(stream, "stream", clock, history_s=20) as sensor, Sensor(Counter(world), "other", clock) as other:
+        watch = Watch([sensor, other], window_s=4.0, clock=clock)
+        whole = _look(watch, clock, 3.0).powers[0]
+        assert whole.watts == pytest.approx(90.0)
+        stream.held_ns = clock.now_ns()  # a board that is silent, and not lost
+        whole = _look(watch, clock, 0.5).powers[0]
+        assert (whole.watts, whole.age_s) == pytest.approx((90.0, 0.5), abs=0.1)
+        whole = _look(watch, clock, 2.0).powers[0]
+        assert math.isnan(whole.watts)
+        assert whole.alive
+        assert whole.age_s == pytest.approx(2.5, abs=0.1)
+        stream.held_ns = math.inf
+        assert _look(watch, clock, 0.5).powers[0].watts == pytest.approx(90.0)
+
+
 class _Stepping(Counter):
     """A counter that moves each 4 ms alone, and says so."""
 
