@@ -19,7 +19,7 @@ from pmtpy.backends.tinkerforge._device import BACKEND, SECRET, Client, Link, Tc
 from pmtpy.backends.tinkerforge.bricklets import AVERAGES, KINDS, TIMES_US, Kind
 from pmtpy.backends.tinkerforge.protocol import Enumerated, Packet
 from pmtpy.core.arguments import one_of
-from pmtpy.core.channel import Channel, Identity, unique_name
+from pmtpy.core.channel import Channel, Identity, Quantity, unique_name
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rails import Rails
 from pmtpy.core.rows import Block
@@ -38,6 +38,8 @@ _AWAY_S = 30.0  # a daemon that is gone for so long is lost; a restart takes a f
 _RETRY_NS = 1 * NS_PER_S
 _SLOW_MS = 100  # between readings of the Industrial Dual bricklets, which convert 4 times a second
 _SLOW_WINDOW_S = 0.25
+_MOST_SILENT = 2  # bricklets that are waited for at the end
+_CURRENT_NS = NS_PER_S // 4  # between looks whether a current is at the end of its range
 _MISSED_CALLBACK_NS = NS_PER_S // 4  # a callback this much later than its place tells that some were never sent
 
 
@@ -47,7 +49,9 @@ class _Rail:
     def __init__(self, kind: Kind, device: Enumerated, output: int, period_ms: int, window_s: float) -> None:
         self.kind, self.device, self.output = kind, device, output
         self.period_ns, self.window_s = period_ms * 1_000_000, window_s
-        self.asked_ns = -1
+        self.asked_ns = self.current_asked_ns = -1
+        self.ends = kind.ends
+        self.at_end = False  # what it shows is a bound, by its current
         self.rows: list[tuple[int, float, float]] = []
         self._clock, self._number = DeviceClock(), 0
         self._last_ns, self._before, self._counts, self._uncovered_ns = -1, 0, 0.0, 0.0
@@ -57,8 +61,12 @@ class _Rail:
         self._clock.forget()
         self._number, self.asked_ns = 0, -1
 
-    def note(self, shown: int, seen_ns: int) -> None:
-        """Take a value that was seen at an instant: the mean since the value before."""
+    def note(self, shown: int, seen_ns: int) -> int:
+        """Take a value that was seen at an instant: the mean since the value before.
+
+        Returns for how long it tells nothing, because it is at an end of its range, nanoseconds.
+        """
+        untold_ns = 0
         t_ns, count = seen_ns, float(shown)
         if self.kind.callback:  # the bricklet's own pace, which a busy host's arrivals blur
             self._number += 1
@@ -74,6 +82,9 @@ class _Rail:
                 known_ns = min(round(self.window_s * NS_PER_S), step_ns - 1)
                 self._uncovered_ns += step_ns - known_ns
                 self.rows.append((t_ns - known_ns, self._counts, self._uncovered_ns))
+            elif self.at_end or not self.ends[0] <= shown <= self.ends[1]:
+                known_ns, untold_ns = 0, step_ns
+                self._uncovered_ns += step_ns
             else:
                 known_ns = step_ns
                 # What is asked tells of an instant, so its readings are joined by straight lines.
@@ -81,6 +92,7 @@ class _Rail:
             self._counts += count * known_ns / NS_PER_S
         self._last_ns, self._before = t_ns, shown
         self.rows.append((t_ns, self._counts, self._uncovered_ns))
+        return untold_ns
 
 
 class TinkerforgeSource(Source):
@@ -120,6 +132,8 @@ class TinkerforgeSource(Source):
         for r in rails:
             name = unique_name([c.name for c in channels], _name(r).lower())  # addresses differ also by capitals
             scale = full_scale.get(_name(r))
+            if scale is None and r.kind.unit is not Quantity.POWER:
+                r.ends = (-(2**31), 2**31)  # a current, or a voltage, of which nobody says what it means
             step_s = r.period_ns / NS_PER_S if r.kind.callback else INTERVAL_S
             made = bricklets.channel(r.kind, r.device.name, name, window_s=r.window_s, host=host, full_scale=scale)
             channels.append(made.timed(refresh_s=max(step_s, r.window_s)))
@@ -200,6 +214,9 @@ class TinkerforgeSource(Source):
             if not rail.kind.callback and (rail.asked_ns < 0 or now_ns - rail.asked_ns > _RETRY_NS):
                 rail.asked_ns = now_ns
                 client.post(rail.device.uid, rail.kind.get, bytes([rail.output]) if rail.kind.indexed else b"")
+            if rail.kind.current and now_ns - rail.current_asked_ns > _CURRENT_NS:
+                rail.current_asked_ns = now_ns
+                client.post(rail.device.uid, rail.kind.current)
         if any(not rail.kind.callback for rail in self._rails):
             for packet, seen_ns in client.packets():  # a daemon on this host has answered by now
                 self._take(packet, seen_ns)
@@ -215,11 +232,18 @@ class TinkerforgeSource(Source):
         if packet.sequence == 0 and packet.function == rail.kind.callback:
             with contextlib.suppress(ValueError, KeyError):
                 output, count = bricklets.counts(rail.kind, packet.payload)
-                self._rails[self._by_key[packet.uid, output]].note(count, seen_ns)
+                self._note(self._rails[self._by_key[packet.uid, output]], count, seen_ns)
         elif packet.sequence and packet.function == rail.kind.get and len(packet.payload) == 4:
             asked = [r for r in self._rails if r.device.uid == packet.uid and r.asked_ns >= 0]
             if asked:  # answers come in the order of the questions
-                asked[0].note(struct.unpack("<i", packet.payload)[0], seen_ns)
+                self._note(asked[0], struct.unpack("<i", packet.payload)[0], seen_ns)
+        elif packet.sequence and packet.function == rail.kind.current and len(packet.payload) == 4:
+            rail.at_end = abs(struct.unpack("<i", packet.payload)[0]) >= bricklets.MOST_MA
+
+    def _note(self, rail: _Rail, shown: int, seen_ns: int) -> None:
+        untold_ns = rail.note(shown, seen_ns)
+        if untold_ns:
+            self._journal.add("end", seen_ns - untold_ns, seen_ns, untold_ns / NS_PER_S)
 
     def _enumerated(self, one: Enumerated, seen_ns: int) -> None:
         """A bricklet that was plugged in again, or restarted, has forgotten its settings."""
@@ -267,9 +291,21 @@ class TinkerforgeSource(Source):
             "away": "the Brick Daemon was away for {0:.3g} s",
             "anew": "a bricklet restarted {1:.0f} times and was set up again",
             "unplugged": "a bricklet was unplugged {1:.0f} times",
+            "end": "no energy is known for {0:.3g} s at the end of a range (20.48 A, 35 V, a broken loop of 4-20 mA)",
         }
         lines = [f"{self._where}: {text.format(*found[kind])}" for kind, text in said.items() if kind in found]
         return Remarks(1e-3, tuple(lines))  # USB full speed looks each millisecond, then comes TCP
+
+    def _given_back(self, client: Client, rail: _Rail) -> bool:
+        """Give a bricklet its settings back; whether it answered."""
+        try:
+            if rail.kind.callback:
+                client.call(rail.device.uid, rail.kind.set_callback, _callback(rail, 0))
+            if rail.device.uid in self._before:
+                client.call(rail.device.uid, rail.kind.averaging, self._before.pop(rail.device.uid))
+        except (OSError, ReadError, ProtocolError):
+            return False
+        return True
 
     def close(self) -> None:
         """Give the bricklets their settings back and end the connection. May be called twice."""
@@ -280,12 +316,12 @@ class TinkerforgeSource(Source):
         if client is None:
             return
         self._client = client
-        with contextlib.suppress(OSError, ReadError, ProtocolError):
-            for rail in self._rails:
-                if rail.kind.callback:
-                    client.call(rail.device.uid, rail.kind.set_callback, _callback(rail, 0))
-                if rail.device.uid in self._before:
-                    client.call(rail.device.uid, rail.kind.averaging, self._before.pop(rail.device.uid))
+        silent = 0
+        for rail in self._rails:
+            # One that is gone keeps the others from nothing; but nobody waits for each of a stack that is.
+            silent += not self._given_back(client, rail)
+            if silent > _MOST_SILENT:
+                break
         self._client = None
         client.close()
 

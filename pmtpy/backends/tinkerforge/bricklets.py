@@ -19,6 +19,12 @@ TIMES_US = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
 _GAIN_U = math.hypot(0.01, 0.001, 0.001) / math.sqrt(3.0)
 _OFFSET_A = 2.5e-3 / math.sqrt(3.0)  # 10 uV of the INA226's input (data sheet) over 4 milliohm
 _MAX_W = 1.1 * 36.0 * 20.0  # the ends of both ranges, and a tenth
+# The INA226's shunt input ends at 81.92 mV (data sheet), which is 20.48 A: larger currents are shown as this one. The
+# calibration of a bricklet moves what that is by some 0.1 %.
+MOST_MA = 20_450
+# A loop of 4 to 20 mA that shows less or more than this is broken, or its transducer (NAMUR NE 43).
+_LOOP_NA = (3_600_000, 21_000_000)
+_ENDS_MV = (-34_990, 34_990)  # of the Industrial Dual Analog In
 _REFERENCE = "INA226 data sheet; Tinkerforge voltage-current-v2-bricklet, software/src/ina226.c"
 
 
@@ -30,6 +36,10 @@ class Kind:
     ----------
     configure, averaging, set_callback : int
         Functions that set the callback, and averaging and times of conversion, where it has them.
+    current : int
+        Function that reads the current that a power was made of; 0: there is none.
+    ends : (int, int)
+        Counts beyond which a reading that means a power tells nothing.
     """
 
     name: str
@@ -41,15 +51,17 @@ class Kind:
     unit: Quantity
     scale: float  # SI value of one count
     indexed: bool = False  # a reading is asked for by its number
+    current: int = 0
+    ends: tuple[int, int] = (-(2**31), 2**31)
 
 
 KINDS: Mapping[int, Kind] = {
-    227: Kind("Voltage/Current", 1, 3, 0, 0, 4, Quantity.POWER, 1e-3),
-    2105: Kind("Voltage/Current 2.0", 1, 9, 12, 10, 13, Quantity.POWER, 1e-3),
-    228: Kind("Industrial Dual 0-20mA", 2, 1, 0, 0, 0, Quantity.CURRENT, 1e-9, indexed=True),
-    2120: Kind("Industrial Dual 0-20mA 2.0", 2, 1, 4, 2, 0, Quantity.CURRENT, 1e-9, indexed=True),
-    249: Kind("Industrial Dual Analog In", 2, 1, 0, 0, 0, Quantity.VOLTAGE, 1e-3, indexed=True),
-    2121: Kind("Industrial Dual Analog In 2.0", 2, 1, 4, 2, 0, Quantity.VOLTAGE, 1e-3, indexed=True),
+    227: Kind("Voltage/Current", 1, 3, 0, 0, 4, Quantity.POWER, 1e-3, current=1),
+    2105: Kind("Voltage/Current 2.0", 1, 9, 12, 10, 13, Quantity.POWER, 1e-3, current=1),
+    228: Kind("Industrial Dual 0-20mA", 2, 1, 0, 0, 0, Quantity.CURRENT, 1e-9, indexed=True, ends=_LOOP_NA),
+    2120: Kind("Industrial Dual 0-20mA 2.0", 2, 1, 4, 2, 0, Quantity.CURRENT, 1e-9, indexed=True, ends=_LOOP_NA),
+    249: Kind("Industrial Dual Analog In", 2, 1, 0, 0, 0, Quantity.VOLTAGE, 1e-3, indexed=True, ends=_ENDS_MV),
+    2121: Kind("Industrial Dual Analog In 2.0", 2, 1, 4, 2, 0, Quantity.VOLTAGE, 1e-3, indexed=True, ends=_ENDS_MV),
 }
 
 

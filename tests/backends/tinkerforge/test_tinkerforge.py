@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pmtpy as pmt
 from pmtpy.backends import tinkerforge
 from pmtpy.backends.tinkerforge import protocol
 from pmtpy.backends.tinkerforge._device import Client
@@ -225,6 +226,44 @@ def test_an_industrial_input_measures_power_where_its_scale_is_given(
         opened(daemon, clock, full_scale="t2d.7=1")
     with pytest.raises(TargetError, match="NAME"):
         opened(daemon, clock, full_scale="t2d.0=much")
+
+
+@pytest.mark.parametrize(("watts", "known"), [(200.0, True), (300.0, False)])
+@pytest.mark.parametrize("kind", [227, 2105])
+def test_a_current_at_the_end_of_its_range_is_a_bound(
+    kind: int,
+    watts: float,
+    known: bool,  # noqa: FBT001
+    clock: ManualClock,
+) -> None:
+    loaded = make_world(f"constant:{watts:g}", clock=clock)
+    daemon = Daemon(loaded, [Bricklet("abc", kind, (1.0,))])
+    with Sensor(opened(daemon, clock), "tf", clock) as sensor:
+        run(sensor, clock, 1.0)
+        with pmt.region("x", sensor) as region:
+            run(sensor, clock, 1.0)
+        run(sensor, clock, 0.1)
+        measured = region["tf"]
+    assert measured.coverage == (pytest.approx(1.0) if known else 0.0)  # 25 A at 12 V are shown as 20.48 A
+    assert any("at the end of a range" in w for w in measured.warnings) is not known
+
+
+@pytest.mark.parametrize("kind", [228, 2120])
+def test_a_broken_loop_is_no_negative_power(
+    kind: int, clock: ManualClock, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = Daemon(world, [Bricklet("t2d", kind, (0.75, 0.25))])
+    with Sensor(opened(daemon, clock, full_scale="t2d.0=1000"), "tf", clock) as sensor:
+        run(sensor, clock, 1.0)
+        monkeypatch.setattr(daemon, "count", lambda *_: 0)  # 0 mA
+        run(sensor, clock, 0.5)
+        with pmt.region("x", sensor) as region:
+            run(sensor, clock, 1.0)
+        run(sensor, clock, 0.2)
+        measured = region["tf"]
+    assert measured.coverage == 0.0
+    assert measured.joules == 0.0
+    assert any("broken loop" in w for w in measured.warnings)
 
 
 # -- over TCP ----------------------------------------------------------------------------------------------------------
