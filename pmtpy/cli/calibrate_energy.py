@@ -41,7 +41,8 @@ def add_parser(what: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     energy.add_argument(
         "--load",
         metavar="FILE",
-        help="when the load was on (a file of stamps, or a recording with markers): makes the result surer",
+        help="when the load was on: makes the result surer. A file of stamps, or a recording with markers: this one, "
+        "if its marked regions are the work and nothing ran between them",
     )
     energy.add_argument(
         "--load-period",

@@ -196,6 +196,32 @@ def test_regions_that_touch_and_nest_have_an_energy_each(recorded: Path, capsys:
     assert "1 of 4 regions or blocks are left out" in capsys.readouterr().err
 
 
+def test_marked_regions_that_are_the_work_are_stamps_of_their_own_recording(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = parse_profile((recorded / "profile.json").read_text())
+    response = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.025), delay_s=Number(0.0, 1e-4))
+    (recorded / "profile.json").write_text(replace(profile, response=response).to_json())
+    starts = 2.0 + 0.73 * np.arange(20) + np.random.default_rng(4).uniform(0.0, 0.1, 20)
+    steps = np.stack([starts, starts + 0.2], axis=1).ravel()
+    load = Table(np.append(-1.0, steps), np.where(np.arange(41) % 2, 250.0, 60.0))
+    model = SensorModel(window_s=0.025, gain=0.95, offset_w=2.0, noise_w=0.2, step_w=0.01)
+    t_ns, watts = model.record(load, 20.0, Polling(jitter_s=0.002))
+    t = t_ns / 1e9
+    marked = np.searchsorted(t, steps)
+    at, shown = np.append(t, steps), np.append(watts, watts[marked - 1])
+    marks = np.append(np.full(len(t), "", "<U3"), np.tile(["on", "off"], 20))
+    lines = ["time,elapsed,marker,lost,total_W,total_J,gpu_W,gpu_J"]
+    rows = zip(at, marks, shown, strict=True)
+    lines += [f"{a:.6f},{a - t[0]:.6f},{mark},0,{w:.3f},0,{w:.3f},0" for a, mark, w in sorted(rows, key=lambda r: r[0])]
+    (recorded / "log.csv").write_text("\n".join(lines) + "\n")
+    alone, told = (energies(recorded, capsys, *more) for more in ([], ["--load", str(recorded / "log.csv")]))
+    wide = [[each["high"] - each["low"] for each in found] for found in (alone, told)]
+    assert np.median(wide[1]) < 0.2 * np.median(wide[0])
+    true = 0.2 * 250.0
+    assert all(each["low"] < true < each["high"] for each in told)
+
+
 def test_the_table_names_method_and_extrapolation(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = Profile(Identity("nvml"), "gpu", CURVE, 10.0, 200.0, RESPONSE, CAME)
     (recorded / "profile.json").write_text(profile.to_json())
