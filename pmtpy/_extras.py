@@ -34,21 +34,22 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
 _DISTRIBUTED_AS = {"opentelemetry": "opentelemetry-api", "pynvml": "nvidia-ml-py"}
 
 
-def missing(package: str, use: str, why: str = "is not installed") -> MissingPackageError:
-    """Return what is to be raised where ``use`` needs a package that is not here."""
+def missing(package: str, use: str, why: str = "is not installed", otherwise: str = "") -> MissingPackageError:
+    """Return what is to be raised where ``use`` needs a package that is not here; ``otherwise``: what helps, too."""
     name = _DISTRIBUTED_AS.get(package, package)
-    cure = f"$ pip install 'pmtpy[{EXTRAS[package]}]'" if package in EXTRAS else f"$ pip install {name}"
+    install = f"$ pip install 'pmtpy[{EXTRAS[package]}]'" if package in EXTRAS else f"$ pip install {name}"
+    cure = (install, otherwise) if otherwise else (install,)
     found = f"the Python package {name} {why}"
-    return MissingPackageError(Finding(use, "", Verdict.BROKEN, found, Obstacle.EXTRA, (cure,)))
+    return MissingPackageError(Finding(use, "", Verdict.BROKEN, found, Obstacle.EXTRA, cure))
 
 
-def require(package: str, use: str) -> None:
-    """See that a package is there without loading it.
+def require(package: str, use: str, otherwise: str = "") -> None:
+    """See that a package is there without loading it; ``otherwise``: what helps where it is not, but to install it.
 
     Raises MissingPackageError: it is not.
     """
     if importlib.util.find_spec(package) is None:
-        raise missing(package, use)
+        raise missing(package, use, otherwise=otherwise)
 
 
 @contextlib.contextmanager

@@ -53,6 +53,11 @@ def test_what_is_needed_later_can_be_required_before() -> None:
         require("nosuch", "anything")
 
 
+def test_what_helps_besides_is_told_too() -> None:
+    with pytest.raises(MissingPackageError, match="remedy: pip install nosuch; or go without it"):
+        require("nosuch", "anything", "or go without it")
+
+
 def test_no_other_place_says_how_an_extra_is_installed() -> None:
     told = {p.name for p in PACKAGE.rglob("*.py") if re.search(r"pip install '?pmtpy\[", p.read_text(encoding="utf-8"))}
     assert told == {"_extras.py", "mpi.py"}  # that one says what a program must import, too

@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if package not in EXTRAS:
             raise
         verb = next((w for w in words if w in VERBS), "")
-        say(f"pmtpy: {missing(package, verb)}")
+        say(f"pmtpy {missing(package, verb)}")
         return UNAVAILABLE
     except Stopped as ended:
         return 128 + ended.number

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pmtpy._extras import require
 from pmtpy.analysis.clocking import Polling, estimate_updates
 from pmtpy.analysis.procedures.internal_rate import Pattern, find_pattern
 from pmtpy.analysis.procedures.latency import Latency, latency_of
@@ -181,6 +182,7 @@ def measure_internal_rate(
     """
     import threading
 
+    require("scipy", "the rate inside a sensor")  # said before the load is made, not after
     name, _ = split_target(target)
     virtual = is_virtual(target)
     maker: AbstractContextManager[object] = nullcontext()

@@ -141,7 +141,7 @@ class Recorder:
         The load of a virtual device begins with its world, before the sensors are open: where they take too long, all
         begin again in a world whose load waits for longer.
         """
-        require("scipy", "what a recording tells")  # said before the load is made, not after
+        require("scipy", "finding out how a sensor behaves")  # said before the load is made, not after
         given = {canonical(target): options for target, options in targets.items()}
         for target, options in given.items():
             for key in OF_SENSORS.keys() & options.keys():

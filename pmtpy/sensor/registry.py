@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
+from pmtpy._extras import require
 from pmtpy._loading import LOADING
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
@@ -277,7 +278,7 @@ def create(
     TargetError
         No such backend, device or option.
     BackendUnavailableError
-        It cannot be used here; the error says why and how to cure it.
+        It cannot be used here, or a calibration needs scipy; the error says why and how to cure it.
     CalibrationError
         The profile is broken or belongs to another device.
     """
@@ -342,7 +343,10 @@ def _fitted(given: list[Profile], source: Source, *, stored: bool) -> tuple[Cali
         return None, notes
     from pmtpy.core.calibration.matching import calibrate  # only a calibrated sensor pays for it
 
-    return calibrate([*profiles, *given], source.identity, source.channels), notes
+    fitted = calibrate([*profiles, *given], source.identity, source.channels)
+    if any(profile.response.shaped for profile in fitted.profiles.values()):  # said here, not after what was measured
+        require("scipy", "a calibration that undoes lag and window", "or go without it: calibration=none")
+    return fitted, notes
 
 
 def _say(source: Source, fitted: Calibration | None, notes: list[str]) -> None:

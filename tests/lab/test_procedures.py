@@ -17,7 +17,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.load import Table
 from pmtpy.emulators.occ import EmulatedOcc, sensors_of
 from pmtpy.emulators.world import make_world
-from pmtpy.errors import TargetError
+from pmtpy.errors import MissingPackageError, TargetError
 from pmtpy.lab.procedures import measure_internal_rate, measure_updates, parts_of
 from pmtpy.lab.registers import measure_registers
 from pmtpy.sensor.sensor import Sensor
@@ -103,6 +103,12 @@ def test_a_virtual_occ_agrees_with_supply_and_parts_as_in_the_study(tmp_path: Pa
         assert fit.mape_percent.half_width < 0.1
     found = agreement_of(shown[:, [names.index(name) for name in parts_names]].sum(axis=1), system)
     assert found.mape_percent.contains(3.8), found.mape_percent
+
+
+def test_a_package_that_is_missing_is_said_before_the_load_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingPackageError, match="scipy is not installed"):
+        measure_internal_rate("occ:virtual", {}, 1994.0, 6.0, clock=_Driven())
 
 
 def test_registers_of_two_sensors_are_recorded_together_under_one_load() -> None:

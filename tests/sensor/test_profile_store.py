@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,7 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.world import make_world
-from pmtpy.errors import CalibrationError
+from pmtpy.errors import CalibrationError, MissingPackageError
 from pmtpy.sensor import profile_store
 from pmtpy.sensor.registry import create
 from tests.support.worlds import WalkingClock
@@ -126,6 +128,24 @@ def test_an_opened_card_is_corrected_by_its_stored_profile_which_every_result_sa
         with create("nvml:0", calibration=calibration, **given) as sensor:
             clock.advance(1.0)
             assert sensor.read().watts[1] == pytest.approx(factor * shown, rel=0.02)
+
+
+def test_a_calibration_that_needs_scipy_says_so_when_the_sensor_is_opened(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {"total": "instant", "load": "constant:100", "clock": WalkingClock()}
+    with create("nvml:virtual", **given) as sensor:
+        identity = sensor.identity
+    profile, file = _profile(identity), tmp_path / "own.json"
+    kernel = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001))
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    for response, fails in ((kernel, True), (UNKNOWN, False)):
+        file.write_text(replace(profile, response=response).to_json(), encoding="utf-8")
+        with contextlib.ExitStack() as stack:
+            if fails:
+                message = r"pip install 'pmtpy\[analysis\]'; or go without it: calibration=none"
+                stack.enter_context(pytest.raises(MissingPackageError, match=message))
+            create("nvml:virtual", calibration=file, **given).close()
 
 
 def _fifo(place: Path) -> None:

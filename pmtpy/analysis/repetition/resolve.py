@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import MISSED, Z95, Estimate, robust_sd, student_95
+from pmtpy.analysis.signal.estimate import Z95, Estimate, robust_sd, student_95
 from pmtpy.core.rows import Floats
 
 LEAST_BLOCKS = 5
@@ -127,13 +127,13 @@ def planned(relative: Sequence[float], target: float, *, paired: bool) -> int:
 
 def drift(t_s: Floats, values: Floats) -> tuple[float, bool]:
     """Return by which share the values change over the time that they span, and whether that is more than chance."""
-    from scipy.stats import linregress
-
-    mean, length = float(np.mean(values)), float(np.ptp(t_s))
-    if len(values) <= 3 or length == 0.0 or mean == 0.0:
+    n, mean, length = len(values), float(np.mean(values)), float(np.ptp(t_s))
+    if n <= 3 or length == 0.0 or mean == 0.0:
         return 0.0, False
-    line = linregress(t_s, values)
-    return float(line.slope) * length / mean, bool(line.pvalue < MISSED)
+    t, rest = t_s - np.mean(t_s), values - mean
+    slope = float(t @ rest) / float(t @ t)
+    standard = float(np.linalg.norm(rest - slope * t)) / math.sqrt((n - 2) * float(t @ t))
+    return slope * length / mean, abs(slope) > student_95(n - 2) * standard
 
 
 def outliers(values: Sequence[float]) -> list[int]:

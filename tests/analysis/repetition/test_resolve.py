@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -109,6 +110,20 @@ def test_a_drift_is_told_from_noise() -> None:
     assert sure
     assert change == pytest.approx(0.019, abs=0.005)
     assert not drift(t, 100.0 + noise)[1]
+
+
+def test_a_drift_is_that_of_least_squares_and_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(6)
+    for n in (4, 5, 9, 40):
+        t, values = np.cumsum(rng.random(n)), 100.0 + rng.standard_normal(n)
+        line = stats.linregress(t, values)
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "scipy.stats", None)
+            change, sure = drift(t, values)
+        assert change == pytest.approx(line.slope * np.ptp(t) / values.mean())
+        assert sure == (line.pvalue < 0.05)
+    assert drift(np.arange(5.0), 3.0 + np.arange(5.0))[1]  # without any noise
+    assert drift(np.arange(5.0), np.full(5, 3.0)) == (0.0, False)
 
 
 def test_the_one_trial_that_lies_far_off_is_named() -> None:
