@@ -11,7 +11,7 @@ from pmtpy.cli.command import NOT_FOUND, split_command
 from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.terminal import StatusLine, is_terminal, show
-from pmtpy.cli.values import duration_or_none
+from pmtpy.cli.values import count, duration_or_none
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--seed",
-        type=int,
+        type=count(0),
         metavar="N",
         help="seed of the order of blocks and of the phases of bursts (default: by chance)",
     )

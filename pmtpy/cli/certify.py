@@ -17,7 +17,7 @@ from pmtpy.cli.common import add_options, add_overwrite, check_new, parse_option
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
-from pmtpy.cli.values import add_json
+from pmtpy.cli.values import add_json, count
 from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of
@@ -72,16 +72,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--level-time", default="4s", metavar="TIME", help="how long each level lasts (default 4s)")
     parser.add_argument(
-        "--rounds", type=int, default=_DEFAULT.rounds, help="how often all levels are taken (default 2)"
+        "--rounds", type=count(), default=_DEFAULT.rounds, help="how often all levels are taken (default 2)"
     )
     parser.add_argument(
         "--trials",
-        type=int,
+        type=count(),
         default=_DEFAULT.trials,
         help="trials of short blocks, by which it is seen how well energies repeat (default 4)",
     )
     parser.add_argument(
-        "--repetitions", type=int, default=_DEFAULT.repetitions, help="short blocks in each trial (default 32)"
+        "--repetitions", type=count(), default=_DEFAULT.repetitions, help="short blocks in each trial (default 32)"
     )
     parser.add_argument("--interval", metavar="TIME", help="mean time between polls (default: 3ms or less)")
     parser.add_argument("--report", metavar="FILE", help="write the report as JSON, too")

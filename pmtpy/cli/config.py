@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="powersensor3[:DEVICE]",
         help="the board; without DEVICE, the only one that is connected; or pmd:PORT",
     )
-    add("--sensor", type=int, action="append", default=[], metavar="N",
+    add("--sensor", type=count(0), action="append", default=[], metavar="N",
         help="sensor to change, 0 to 7 (even: current, odd: voltage); may be repeated")  # fmt: skip
     add("--type", metavar="NAME", help="module type; MLX10, MLX20, MLX50 and MLX75 bring their sensitivity")
     add("--name", help="name of the pair, stored for both its sensors")

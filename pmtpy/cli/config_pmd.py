@@ -11,6 +11,7 @@ from pmtpy.backends.pmd.device import Meter, open_meter
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Page, Table
 from pmtpy.cli.terminal import show
+from pmtpy.cli.values import count
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.emulators.pmd import PmdBoard
 from pmtpy.emulators.serial_board import MemoryLine
@@ -23,7 +24,7 @@ COLUMNS = tuple(f"{pair}.{what}" for pair in PAIRS for what in ("voltage", "curr
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments that only this meter has."""
     add = parser.add_argument_group("of a PMD-USB").add_argument
-    add("--averaging", type=int, metavar="N", help="0 to 3: displayed values over 1, 64, 4096 or 32768 samples")
+    add("--averaging", type=count(0), metavar="N", help="0 to 3: displayed values over 1, 64, 4096 or 32768 samples")
     add("--offset", action="append", default=[], metavar="CHANNEL=CODE",
         help=f"code added to what a converter says, -128 to 127, e.g. {COLUMNS[1]}=-2; may be repeated")  # fmt: skip
     add("--store", action="store_true", help="for good; without it, until the meter loses power")

@@ -6,8 +6,8 @@ import argparse
 import logging
 
 from pmtpy.cli.common import add_options, chosen_targets, open_all, say
+from pmtpy.cli.values import count
 from pmtpy.cluster.prometheus import LOOPBACK, PORT, Server
-from pmtpy.errors import TargetError
 
 _FOREVER_S = 1e9
 
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="name[:device]; without any, all available")
     add_options(parser)
     parser.add_argument(
-        "--port", type=int, default=PORT, metavar="N", help=f"listen here (default {PORT}; 0: a free one)"
+        "--port", type=count(0, 65_535), default=PORT, metavar="N", help=f"listen here (default {PORT}; 0: a free one)"
     )
     parser.add_argument(
         "--address",
@@ -33,9 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    if not 0 <= args.port < 65536:
-        msg = f"--port {args.port} is no port: they go from 0 to 65535"
-        raise TargetError(msg)
     targets = chosen_targets(args.targets, everything=True)
     with (
         args.stop.taken(),  # outermost: the end may be asked for as soon as the address is printed

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
-from pmtpy.cli.values import add_reading, size_of
+from pmtpy.cli.values import add_reading, count, size_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.errors import TargetError
 
@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     things = "recordings (any FILE that plot reads), or sensors (name[:device]); without any, the default sensors"
     parser.add_argument("things", nargs="*", metavar="TARGET_OR_FILE", help=things)
     add_options(parser)
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="listen at this port; default: a free one")
+    parser.add_argument(
+        "--port", type=count(0, 65_535), default=0, metavar="N", help="listen at this port; default: a free one"
+    )
     parser.add_argument(
         "--address",
         default="127.0.0.1",
@@ -60,6 +62,9 @@ def run(args: argparse.Namespace) -> int:
 
     files = [t for t in args.things if Path(t).is_file()]
     sensors = [t for t in args.things if t not in files]
+    if folder := next((t for t in sensors if Path(t).is_dir()), ""):
+        msg = f"{folder} is a folder; give the recordings in it"
+        raise TargetError(msg)
     gone = next(
         (t for t in sensors if Path(t).suffix and ("/" in t or Path(t).suffix in {".csv", ".jls", ".parquet"})), ""
     )

@@ -31,7 +31,9 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
     Raises TargetError: there is no such folder, no result in it, or those of several jobs.
     """
     if not folder.is_dir():
-        msg = f"there is no folder {folder}"
+        msg = (
+            f"{folder} is a file; give the folder that it is in" if folder.exists() else f"there is no folder {folder}"
+        )
         raise TargetError(msg)
     found, problems = ResultFolder(folder).look()
     if not found and not problems:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from pmtpy.analysis.repetition.plan import Plan, plan_trial, timing_of
 from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS, enough, half_width, planned
+from pmtpy.core import arguments
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.errors import BenchStoppedError, CoverageError, SourceLostError, TargetError
 from pmtpy.lab.bench_result import BenchResult, Setting, relative_blocks, summarise
@@ -61,9 +62,11 @@ class Bench:
         seed: int | None = None,
         tell: Tell | None = None,
     ) -> None:
-        if not 0.0 < target < 1.0:
-            msg = f"a target of {target!r}: it is a share of the energy, more than 0 and less than 1; 0.01 is 1 %"
-            raise TargetError(msg)
+        share = "a target of a benchmark: a share of the energy, more than 0 and less than 1; 0.01 is 1 %"
+        target = arguments.number(target, share, least=math.ulp(0.0), most=math.nextafter(1.0, 0.0))
+        max_time_s, warmup_s, cooldown_s = (
+            arguments.number(value, "a time in seconds") for value in (max_time_s, warmup_s, cooldown_s)
+        )
         if not max_time_s > 0.0 or not min(warmup_s, cooldown_s) >= 0.0:
             msg = "max_time has to be more than 0 s, warm-up and cool-down at least 0 s"
             raise TargetError(msg)

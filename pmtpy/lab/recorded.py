@@ -138,6 +138,9 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     Raises TargetError: there is no such channel, no power at all, or no total of several.
     """
     powers = powers_of(table)
+    if not powers and not len(table):
+        msg = f"{path} has no rows in the part that was asked for"
+        raise TargetError(msg)
     if not powers:
         hint = "; give it with --load" if table.attrs["format"] == _STAMPS else ""
         msg = f"{path} has no power in it: it is of the kind {table.attrs['format']!r}{hint}"

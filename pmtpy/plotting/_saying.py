@@ -28,7 +28,8 @@ def overviews(
     """
     found = {name: r if isinstance(r, Overview) else of_table(r) for name, r in recordings.items()}
     if not channels and not any(has_power(o) for o in found.values()):
-        msg = f"there is no power over time in {', '.join(found) or 'nothing'}"
+        part = "" if any(o.rows for o in found.values()) else ", or in the part that was asked for"
+        msg = f"there is no power over time in {', '.join(found) or 'nothing'}{part}"
         raise TargetError(msg)
     return found
 

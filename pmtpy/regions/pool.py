@@ -80,7 +80,10 @@ def watching(targets: Sequence[str | Sensor]) -> dict[str, Sensor]:
     Raises TargetError: there is none, or two open sensors have one name.
     """
     if not targets:
-        msg = "a region needs at least one sensor: a target such as 'rapl', or an open Sensor"
+        msg = (
+            "a region needs at least one sensor behind its label: a target such as 'rapl', or an open Sensor: "
+            "region('solve', 'rapl')"
+        )
         raise TargetError(msg)
     given: dict[str, Sensor] = {}
     for target in targets:

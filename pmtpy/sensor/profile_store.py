@@ -85,7 +85,8 @@ def read_profile(path: str) -> Profile:
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"the calibration {path} cannot be read: {error}"
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        msg = f"the calibration profile {path} cannot be read: {why}"
         raise CalibrationError(msg) from error
     return parse_profile(text, path)
 

@@ -142,6 +142,8 @@ def backend_of(name: str) -> Backend:
     known = ", ".join(sorted({*BACKENDS, *others}))
     aliases = ", ".join(f"{a} = {b.name}" for b in BACKENDS.values() for a in b.aliases)
     near = nearest(name, [*BACKENDS, *others, *(a for b in BACKENDS.values() for a in b.aliases)])
+    if "/" in name:
+        near = "; a device stands behind the name of its sensor, as in powersensor3:/dev/ttyACM0"
     msg = f"no sensor is called {name!r}; there are: {known} ({aliases}){near}"
     raise TargetError(msg)
 

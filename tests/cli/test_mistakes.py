@@ -11,6 +11,7 @@ import pytest
 from pmtpy.cli import VERBS, _parser, main
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.errors import TargetError
+from pmtpy.regions.region import region
 from tests.cli.conftest import Pmtpy
 
 
@@ -20,7 +21,11 @@ from tests.cli.conftest import Pmtpy
         ("read rapll", "no sensor is called 'rapll'; there are"),
         ("read rapll", "Did you mean rapl?"),
         ("read PowerSensor3:virtual", "Did you mean powersensor3?"),
+        ("read /dev/ttyACM0", "a device stands behind the name of its sensor, as in powersensor3:/dev/ttyACM0"),
         ("lst", "Did you mean list?"),
+        ("dump rapl:virtual -f nowhere/run.csv", "cannot write nowhere/run.csv: there is no folder nowhere"),
+        ("calibrate energy run.csv --profile gpu.json", "profile gpu.json cannot be read: No such file or directory\n"),
+        ("view .", ". is a folder; give the recordings in it"),
         ("read rapl:virtual --fro 1s", "--fro 1s: not understood. Did you mean --for?"),
         ("dump rapl:virtual --format cvs", "Did you mean csv?"),
         ("read rapl:virtual -o laod=constant:1", "has no option 'laod'"),
@@ -157,6 +162,9 @@ def test_an_option_that_takes_a_number_refuses_all_else_before_anything_begins(
         ("sim powersensor3 --buffer 0", "0 is not a number of bytes"),
         ("sim powersensor3 --pairs 99999999999999999999", "pairs '99999999999999999999'"),
         ("config powersensor3:virtual --samples 0", "'0' is not a whole number from 1"),
+        ("serve rapl:virtual --port 22x", "'22x' is not a whole number from 0 to 65,535"),
+        ("view a.csv --port 65536", "'65536' is not a whole number from 0 to 65,535"),
+        ("certify rapl:virtual --rounds two", "'two' is not a whole number"),
     ],
 )
 def test_a_value_that_cannot_be_is_explained(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,3 +174,28 @@ def test_a_value_that_cannot_be_is_explained(words: str, said: str, capsys: pyte
         code = int(ended.code or 0)
     assert code == 2
     assert said in capsys.readouterr().err
+
+
+def test_recordings_that_hold_nothing_of_what_was_asked_say_so(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    rows = "".join(f"{t},{t},,0,50\n" for t in range(3))
+    (tmp_path / "other.csv").write_text("time,CPU Watt\n1,50\n")
+    (tmp_path / "own.csv").write_text("time,elapsed,marker,lost,total_W\n" + rows)
+    for words, said in {
+        "plot other.csv": "make a CSV with the columns time, elapsed, marker, lost, total_W (marker empty, lost 0)",
+        "plot own.csv --from 10s": "no power over time in own.csv, or in the part that was asked for",
+        "characterise own.csv --from 10s": "own.csv has no rows in the part that was asked for",
+        "calibrate energy own.csv --profile other.csv": "other.csv: not a calibration profile, since it is not JSON",
+        "gather own.csv": "own.csv is a file; give the folder that it is in",
+    }.items():
+        done = pmtpy(*words.split())
+        assert done.returncode in {1, 2}, words
+        assert said in done.stderr, words
+    (tmp_path / "bare.csv").write_text(
+        "time,elapsed,marker,lost,total_W\n0,0,,0,50\n1,1,,0,50\n"
+    )  # as that message says
+    assert pmtpy("plot", "bare.csv", "-o", "bare.png").returncode == 0
+
+
+def test_a_region_without_a_label_is_told_how_one_is_written() -> None:
+    with pytest.raises(TargetError, match=r"behind its label.*region\('solve', 'rapl'\)"):
+        region("rapl:virtual")

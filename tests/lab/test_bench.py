@@ -265,9 +265,9 @@ def test_a_failed_command_says_what_it_said() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     with World(FULL, 1) as world:
-        for wrong in (0.0, 1.0, math.nan, -0.1):
+        for wrong in (0.0, 1.0, math.nan, -0.1, "1%"):
             with pytest.raises(TargetError, match="a target of"):
-                pmt.bench(print, sensor=world.sensor, target=wrong)
+                pmt.bench(print, sensor=world.sensor, target=wrong)  # type: ignore[arg-type]  # text too
         with pytest.raises(TargetError, match="a list of words"):
             pmt.bench("ls -l", sensor=world.sensor)
         with pytest.raises(TargetError, match="more than 0 s"):

@@ -141,8 +141,10 @@ def region_energy(
     CoverageError
         The updates do not reach over the interval, or the interval is empty.
     ValueError
-        The response does not know the time between updates.
+        The response does not know the time between updates; or the updates are not as many finite powers as instants
+        in order.
     """
+    t_s, watts = _updates(t_s, watts)
     if not response.period_s:
         msg = "an energy cannot be corrected without the time between updates: give the response a period"
         raise ValueError(msg)
@@ -221,6 +223,18 @@ def mixture(parts: Sequence[tuple[float, Energy]], cause: str) -> Energy:
 # --- which readings ---
 
 
+def _updates(t_s: Floats, watts: Floats) -> tuple[Floats, Floats]:
+    """Return instants and powers as arrays that can be worked with."""
+    t, shown = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
+    if t.ndim != 1 or t.shape != shown.shape:
+        msg = f"t_s and watts are as many instants as powers, in one row each, not {t.shape} and {shown.shape}"
+        raise ValueError(msg)
+    if not (np.isfinite(shown).all() and (np.diff(t) >= 0.0).all()):
+        msg = "updates are finite powers at instants in order: leave out values that are missing, and sort by time"
+        raise ValueError(msg)
+    return t, shown
+
+
 def _around(t_s: Floats, response: Response, region: tuple[float, float], ahead_s: float) -> slice:
     """Return the readings that tell something of an interval, or refuse it."""
     start, end = region
@@ -244,14 +258,14 @@ def _around(t_s: Floats, response: Response, region: tuple[float, float], ahead_
 
 
 def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple[str, ...]:
-    """Say so when updates are missing for longer than three periods."""
-    reach = 2.0 * response.period_s
-    near = t_s[(t_s > region[0] + response.lag_s - reach) & (t_s < region[1] + response.lag_s + reach)]
-    widest = float(np.max(np.diff(near))) if len(near) > 1 else 0.0
+    """Say so when updates are missing for longer than three periods in the region, or around it."""
+    start, end = (at + response.lag_s for at in region)
+    first, last = np.searchsorted(t_s, start, "right") - 1, np.searchsorted(t_s, end) + 1
+    widest = float(np.max(np.diff(t_s[max(first, 0) : last]), initial=0.0))
     if widest <= UNSEEN_PERIODS * response.period_s:
         return ()
     unknown = "what the power did meanwhile is not known"
-    return (f"no update, or none of a known instant, for {widest:.3g} s inside the region: {unknown}",)
+    return (f"no update, or none of a known instant, for {widest:.3g} s in or around the region: {unknown}",)
 
 
 # --- with and without the load's stamps ---

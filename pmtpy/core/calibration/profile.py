@@ -230,7 +230,7 @@ def parse_profile(text: str, where: str = "calibration") -> Profile:
     try:
         document = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        kind = "" if isinstance(error, CalibrationError) else "not JSON: "
+        kind = "" if isinstance(error, CalibrationError) else "not a calibration profile, since it is not JSON: "
         msg = f"{where}: {kind}{error}"
         raise CalibrationError(msg) from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.errors import FileFormatError, PmtError
+from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi, device_trace
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording, check_opens
@@ -141,7 +142,8 @@ def _reader_of(recording: Recording) -> Reader:
         msg = "is empty: its writer was stopped, or found no room, before the first row; measure again"
     else:
         msg = _saved_anew(recording.head, recording.first_line()) or (
-            f"is not a recording of power that pmtpy knows; it knows: {', '.join(r.name for r in READERS)}"
+            f"is not a recording of power that pmtpy knows; it knows: {', '.join(r.name for r in READERS)}. Of another "
+            f"tool's, make a CSV with the columns {', '.join(FIXED)}, total_W (marker empty, lost 0)"
         )
     msg = f"{recording.path} {msg}"
     raise FileFormatError(msg)

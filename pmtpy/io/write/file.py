@@ -86,7 +86,8 @@ class Output:
         except FileExistsError as error:
             raise already_there(path) from error
         except OSError as error:
-            msg = f"cannot write {path}: {_reason(error)}"
+            gone = isinstance(error, FileNotFoundError) and not path.parent.is_dir()
+            msg = f"cannot write {path}: {f'there is no folder {path.parent}' if gone else _reason(error)}"
             raise SinkError(msg) from error
 
     def _borrow(self, stream: IO[Any]) -> None:

@@ -49,6 +49,30 @@ def test_an_interval_that_the_updates_do_not_reach_is_refused() -> None:
         region_energy(T, T, Response(0.1, 0.1), start_s=5.0, end_s=5.0)
 
 
+@pytest.mark.parametrize("region", [(3.0, 8.0), (4.5, 5.5), (3.5, 4.5), (6.5, 7.5)])
+def test_a_hole_in_the_updates_is_told_wherever_the_region_begins(region: tuple[float, float]) -> None:
+    response = Response(period_s=0.1, window_s=0.1, noise_w=0.3)
+    seen = (T <= 4.0) | (T >= 7.0)
+    found = region_energy(T[seen], np.full(int(seen.sum()), 50.0), response, start_s=region[0], end_s=region[1])
+    assert any("no update, or none of a known instant, for 3 s" in warning for warning in found.warnings)
+    beside = region_energy(T[seen], np.full(int(seen.sum()), 50.0), response, start_s=2.0, end_s=3.5)
+    assert not any("no update" in warning for warning in beside.warnings)
+
+
+@pytest.mark.parametrize(
+    ("t_s", "watts", "said"),
+    [
+        (T, np.full(99, 50.0), "as many instants as powers"),
+        (T[::-1], np.full(100, 50.0), "instants in order"),
+        (T, np.full(100, np.nan), "leave out values that are missing"),
+        (np.where(T == 5.0, np.nan, T), np.full(100, 50.0), "instants in order"),
+    ],
+)
+def test_updates_that_are_none_are_refused(t_s: Floats, watts: Floats, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        region_energy(t_s, watts, Response(period_s=0.1, window_s=0.1), start_s=3.0, end_s=4.0)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.2, 0.06])
 def test_an_interval_holds_the_energy_by_each_kernel_that_is_not_out_of_the_question(share: float) -> None:
     """A kernel of little belief lies outside of two standard deviations of the mixture: of a fifth at 2.0 of them."""
