@@ -1,8 +1,12 @@
 """AMD GPUs through AMD SMI: energy accumulator, socket power as it is named, temperatures and clocks.
 
 Where ROCm's library cannot be used the files of the kernel's driver are read instead, and the identity says so. It must
-never take a sentinel for a power, an average for a momentary value, or one die's silence for zero watts. Facts:
-docs/backends/amdsmi.md.
+never take a sentinel for a power, an average for a momentary value, or one die's silence for zero watts.
+
+Facts: docs/backends/amdsmi.md; the wrapper ``amdsmi``, releases 5.7 to 7.0.2; Linux
+``Documentation/gpu/amdgpu/thermal.rst``; reports of users: amdsmi 22, 38, 115, 174, rocm_smi_lib 180, hpcfund 21, the
+check of Zeus at start. An APU is told by the format (2 or 3) of the driver's ``gpu_metrics``. Library and driver cache
+the metrics for about 1 ms each.
 """
 
 from __future__ import annotations

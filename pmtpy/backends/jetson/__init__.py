@@ -3,7 +3,10 @@
 It must never guess a total: rails that feed each other are added once, and those of an unknown board not at all.
 Readings stay signed, since clipping them would bias the mean. NVML reports no power on these modules.
 
-Facts: see ``_channels``, ``_device`` and ``docs/backends/jetson.md``.
+Facts: see ``_channels``, ``_device`` and ``docs/backends/jetson.md``. Linux
+``drivers/hwmon/ina3221.c``, ``Documentation/hwmon/ina3221.rst``, ``drivers/hwmon/ina238.c``, device trees
+``arch/arm64/boot/dts/nvidia``; NVIDIA's kernel 4.9, ``ina3221x.c``. Which rails make a total:
+github.com/rbonghi/jetson_stats issues 51 and 344.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ sample rate, which is half the truth for two of the rails. It must never deliver
 what is torn, stale, contradictory or of another sensor is no row.
 
 Facts: see :mod:`~pmtpy.backends.occ.layout`, :mod:`~pmtpy.backends.occ._progress` and ``docs/backends/occ.md``.
+Firmware: github.com/open-power/occ, ``sensor_main_memory.c``, ``amec_sensors_power.c``; github.com/open-power/skiboot,
+``hw/occ-sensor.c``; the specification is in github.com/open-power/docs, branch P9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """ElmorLabs PMD-USB, PMD2, PMD2X and Thermal Grizzly WireView Pro II: power meters in the cables of a PC.
 
 ``codec`` and ``_tick_clock`` are pure and turn bytes into records with times; ``device`` speaks the commands;
-``_channels`` says what columns mean; ``_source`` is the waist.
+``_channels`` says what columns mean; ``_source`` is the waist. What is not known (docs/backends/pmd.md) a capture of
+the answers of a real meter to the commands 00, 01, 02 and 04 would tell. Two public loggers
+(``ElmorLabs/pmd-usb-serial-interface-fast``, ``bjorntas/elmorlabs-pmd-usb-serial-interface``) accept the virtual one.
 """
 
 from __future__ import annotations

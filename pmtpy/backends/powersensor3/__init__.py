@@ -2,6 +2,9 @@
 
 ``_codec`` and ``_board_clock`` are pure and turn bytes into frames with times; ``_port`` reaches the
 device; ``device`` speaks its commands; ``config`` knows its stored configuration; ``_source`` is the waist.
+
+Facts: nlesc-recruit/PowerSensor3, host library and firmware 1.6.1; ISPASS 2025, Tables I and II; Linux
+``Documentation/admin-guide/devices.txt``, ``drivers/usb/class/cdc-acm.c``, ``drivers/tty/n_tty.c``.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ Two ways lead to the same counters: the powercap tree of sysfs (:mod:`~pmtpy.bac
 not be read, perf events (:mod:`~pmtpy.backends.rapl._perf`). Both name their channels alike (:mod:`.channels`).
 The source hands out counts; wraps, restarts and totals are made out above, from what the channels say. It must never
 hand out a number that a file did not hold, nor keep silent about a zone that the total lacks.
+
+Facts: Linux ``drivers/powercap/powercap_sys.c``, ``intel_rapl_common.c``, ``intel_rapl_msr.c``,
+``arch/x86/events/rapl.c``; which zones may be added: github.com/powercap/powercap issue 3; mirrored dies:
+github.com/mlco2/codecarbon issue 1274.
 """
 
 from __future__ import annotations
