@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="look at /proc, /dev, /etc and /sys below DIR: the host's from a container, or a rehearsal",
     )  # fmt: skip
     parser.epilog = (
-        "A line that begins with '$' is a command to type as it stands (without the '$').\n\n"
+        "What stands behind '$' is a command to type as it stands.\n\n"
         "examples:\n"
         "  pmtpy doctor\n"
         "  pmtpy doctor rapl --json\n"
