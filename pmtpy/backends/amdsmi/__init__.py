@@ -5,7 +5,7 @@ never take a sentinel for a power, an average for a momentary value, or one die'
 
 Facts: docs/backends/amdsmi.md; the wrapper ``amdsmi``, releases 5.7 to 7.0.2; Linux
 ``Documentation/gpu/amdgpu/thermal.rst``; reports of users: amdsmi 22, 38, 115, 174, rocm_smi_lib 180, hpcfund 21, the
-check of Zeus at start. An APU is told by the format (2 or 3) of the driver's ``gpu_metrics``. Library and driver cache
+check of Zeus at start. An APU is told by the format (2 or 3) of the driver's gpu_metrics. Library and driver cache
 the metrics for about 1 ms each.
 """
 
