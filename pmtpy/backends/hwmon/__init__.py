@@ -4,7 +4,8 @@ Serves POWER9 (ibmpowernv), shunt monitors on I2C (INA226 and its family), ACPI 
 cards (amdgpu, xe, i915) and supplies. :mod:`.device` finds the files, :mod:`.channels` knows what they measure. It must
 never add readings whose relation nobody described: such a chip has channels and no total, until labels are chosen.
 
-Facts: Linux ``Documentation/hwmon/`` (sysfs-interface, ibmpowernv, ina2xx, acpi_power_meter, corsair-psu, pmbus), ``Documentation/gpu/amdgpu/thermal.rst``,
+Facts: Linux ``Documentation/hwmon/`` (sysfs-interface, ibmpowernv, ina2xx, acpi_power_meter, corsair-psu, pmbus),
+``Documentation/gpu/amdgpu/thermal.rst``,
 ``Documentation/ABI/testing/sysfs-driver-intel-xe-hwmon``, ``drivers/gpu/drm/xe/xe_hwmon.c``; skiboot
 ``hw/occ-sensor.c``; NVIDIA's ACPI tables of Grace; ``Xilinx/XRT``, ``xocl/subdev/xmc.c``.
 """
