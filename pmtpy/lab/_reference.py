@@ -23,6 +23,9 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 _POLLED_S = 0.005  # a fiftieth of the shortest stretch of a level
 # What every energy of one meter has in common: it moves the whole line through the levels, and bends nothing.
 _IN_COMMON = frozenset({"gain", "offset"})
+# Share of a stretch for which a meter's energy must be known: single frames are lost on a busy machine, and what is not
+# known of the energy for their sake is in its uncertainty.
+_LEAST_COVERAGE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def of_meter(sensor: Sensor, seen: Recent, name: str, start_ns: int) -> Referenc
         except CoverageError:  # it was opened later, or keeps less
             return Known()
         found = interval_energy(made, a, b)
-        if not (found.coverage >= 1.0 and math.isfinite(found.uncertainty_joules)):
+        if not (found.coverage >= _LEAST_COVERAGE and math.isfinite(found.uncertainty_joules)):
             return Known()
         shared = math.hypot(*(joules for part, joules in found.components if part in _IN_COMMON))
         own = math.sqrt(max(0.0, found.uncertainty_joules**2 - shared**2))

@@ -23,6 +23,7 @@ from pmtpy.cli import main
 from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
+from pmtpy.emulators.world import make_world
 from pmtpy.errors import CalibrationError, DeclinedError, MissingPackageError, TargetError
 from pmtpy.lab._reference import Known, Reference, of_meter, of_world, opened
 from pmtpy.lab.certify import Certificate, certify
@@ -32,8 +33,8 @@ from pmtpy.lab.loads import cpu_load, virtual_load
 from pmtpy.lab.make_profile import profile_of
 from pmtpy.lab.record import Recorder
 from pmtpy.sensor.registry import create
-from pmtpy.sensor.sensor import acquisition_of
-from tests.support.worlds import WalkingClock
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.worlds import Stream, WalkingClock
 
 _BRIEF = Plan(response_s=12.0, level_s=0.8, rounds=1, shares=(0.3, 0.6, 1.0), trials=2, repetitions=6)
 
@@ -315,6 +316,22 @@ def test_a_meter_beside_it_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> 
     assert slow.line is None
     assert slow.trials == made.trials
     assert {v.passed for v in slow.verdicts if "too short for the meter" in v.found} == {None}
+
+
+def test_a_meter_that_lost_single_rows_still_tells_a_level() -> None:
+    clock = ManualClock()
+    world = make_world("constant:60", clock=clock)
+    stream, start_ns = Stream(world), clock.now_ns()
+    stream.drop = {stream.sent_ns + 1_000_000 * row for row in range(550, 1050, 100)}  # of a thousand in a second
+    with Sensor(stream, "meter", clock, history_s=10.0) as meter:
+        for _ in range(40):
+            clock.advance(0.1)
+            meter.read()
+        tells = of_meter(meter, meter.history(), "meter", start_ns).mean
+        lossy, whole, blind = tells(0.3, 2.3), tells(2.0, 3.5), tells(0.5475, 0.5525)
+    assert (lossy.watts, whole.watts) == pytest.approx((60.0, 60.0), abs=1e-6)
+    assert lossy.own_u < 0.01 * 60.0  # five rows of two thousand
+    assert math.isnan(blind.watts)
 
 
 def test_a_slow_meter_is_asked_for_the_midst_of_levels_or_not_at_all() -> None:

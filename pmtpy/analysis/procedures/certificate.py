@@ -109,7 +109,7 @@ def line_through(levels: Sequence[Level]) -> Line:
     """
     known = [level for level in levels if math.isfinite(level.reference_w)]
     if not known:
-        msg = "nothing tells the true power: give a meter with --meter"
+        msg = "nothing tells the true power: give a meter with --meter, of which no rows are lost meanwhile"
         raise DeclinedError(msg)
     if len({level.share for level in known}) < _FEWEST_LEVELS:
         msg = f"whether levels lie on a line takes {_FEWEST_LEVELS} of them or more: give them with --levels"
