@@ -173,10 +173,12 @@ class _Account:
         values: tuple[tuple[str, Quantity, float], ...] = ()
         if state is not None:
             self._count(state)
-            watts = [self._power(state, k) for k in range(len(self._names))]
-            newest = acquisition_of(self._sensor).newest
-            seen = newest.values if newest is not None and not self._stale(state) else ()
-            values = tuple((n, q, float(v)) for (n, q), v in zip(self._values, seen, strict=False) if math.isfinite(v))
+            made = acquisition_of(self._sensor)
+            newest = made.newest
+            if newest is not None and not made.is_stale(newest.t_ns):  # else it tells nothing of now
+                watts = [self._power(state, k) for k in range(len(self._names))]
+                seen = zip(self._values, newest.values, strict=False)
+                values = tuple((n, q, float(v)) for (n, q), v in seen if math.isfinite(v))
         return self._now(why, watts, values)
 
     def _now(
@@ -237,11 +239,7 @@ class _Account:
 
     def _power(self, state: State, k: int) -> float | None:
         watts = state.watts[self._columns[k]]
-        return None if not math.isfinite(watts) or self._stale(state) else watts
-
-    def _stale(self, state: State) -> bool:
-        """Whether the newest reading is too old to tell of now."""
-        return state.extended_ns / NS_PER_S > acquisition_of(self._sensor).stale_after_s
+        return watts if math.isfinite(watts) else None
 
     def _channel(self, k: int, watts: float | None) -> ChannelNow:
         fact = self._facts[k]

@@ -219,7 +219,7 @@ class Watch:
             age_s = math.nan if newest is None else (now_ns - newest.t_ns) / NS_PER_S
             return Shown(node, *nothing, age_s, math.nan, past.lost, past.alive, ())
         age_s = (now_ns - newest.t_ns) / NS_PER_S
-        told = past.alive and age_s <= acquisition_of(self.sensors[node.sensor]).stale_after_s
+        told = past.alive and not acquisition_of(self.sensors[node.sensor]).is_stale(newest.t_ns)
         passed_ns = newest.t_ns - start.t_ns
         unknown_ns = min(abs(newest.uncovered_ns[i] - start.uncovered_ns[i]), passed_ns)
         if not past.alive:

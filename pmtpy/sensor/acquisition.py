@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.channel import Derivation
-from pmtpy.core.clock import Anchor, Clock
+from pmtpy.core.clock import NS_PER_S, Anchor, Clock
 from pmtpy.core.rows import Frame, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin
@@ -128,11 +128,11 @@ class Acquisition:
         """Time between two readings where nobody asks for another."""
         return self.demand.interval_s
 
-    @property
-    def stale_after_s(self) -> float:
-        """How old the newest reading may be to be shown as what is now, seconds."""
+    def is_stale(self, t_ns: int) -> bool:
+        """Whether a reading at ``t_ns`` is too old by now to be shown as what is now."""
         refresh_s = max((c.refresh_s or 0.0 for c in self.layout.energy), default=0.0)
-        return max(_STALE_S, _STALE_REFRESHES * max(refresh_s, self.intake.period_s))
+        limit_s = max(_STALE_S, _STALE_REFRESHES * max(refresh_s, self.intake.period_s))
+        return self.clock.now_ns() - t_ns > limit_s * NS_PER_S
 
     @property
     def carry_s(self) -> float:

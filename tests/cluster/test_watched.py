@@ -165,6 +165,27 @@ def test_a_power_that_nobody_could_read_for_a_while_is_absent_rather_than_old_or
         assert math.isfinite(shown(now)["pmt_energy_joules", "gpu"])
 
 
+def test_a_stream_that_is_silent_shows_no_power() -> None:
+    clock = ManualClock()
+    stream = Stream(make_world("constant:48", clock=clock))
+    with Sensor(stream, "test", clock) as sensor, Watched([sensor]) as watched:
+        for _ in range(5):
+            clock.advance(0.1)
+            (now,) = watched.read()
+        assert shown(now)["pmt_power_watts", "total"] == pytest.approx(48.0)
+        stream.held_ns = clock.now_ns()
+        for seconds, there in ((0.5, True), (1.0, False)):
+            clock.advance(seconds)
+            (now,) = watched.read()
+            assert (("pmt_power_watts", "total") in shown(now)) is there
+            assert ("pmt_voltage_volts", "pair0.voltage") in shown(now) or not there
+        assert math.isfinite(shown(now)["pmt_energy_joules", "total"])
+        stream.held_ns = math.inf
+        clock.advance(0.1)
+        (now,) = watched.read()
+        assert shown(now)["pmt_power_watts", "total"] == pytest.approx(48.0)
+
+
 def test_lost_samples_move_their_counter_and_volts_are_shown() -> None:
     clock = ManualClock()
     stream = Stream(make_world("constant:48", clock=clock))
