@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pmtpy.core.clock import Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Point
 from pmtpy.core.state import Origin, State, fill_in
 from pmtpy.sensor._demand import Demand
 from pmtpy.sensor._intake import Intake
 from pmtpy.sensor.history import Bookmark
+
+# Where nothing of a stream has come for so long, time goes on without it, or a pair of states would tell of no time
+# and no energy. Rows that are late wait for 0.3 s at most.
+_SILENT_NS = NS_PER_S
 
 
 class _Place:
@@ -36,7 +40,7 @@ class States:
         self._origin = origin
 
     def now(self) -> State:
-        """Return the curve at the moment of the call; of a stream, at its newest row."""
+        """Return the curve at the moment of the call; of a stream that is not silent, at its newest row."""
         intake, curve = self._intake, self._curve
         with intake.lock:
             asked_ns = self._clock.now_ns()
@@ -47,7 +51,8 @@ class States:
                 curve.note(row, state)
                 return state
             newest = curve.history.newest
-            if newest is None or (newest.t_ns < asked_ns and not intake.source.traits.streaming):
+            late_ns = _SILENT_NS if intake.source.traits.streaming else 0
+            if newest is None or asked_ns - newest.t_ns > late_ns:
                 return self._extended(self._clock.now_ns())
             return self._origin.at_row(newest, curve.lost)
 

@@ -23,7 +23,7 @@ import pmtpy as pmt
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.emulators.world import make_world
-from pmtpy.errors import TargetError
+from pmtpy.errors import CoverageError, TargetError
 from pmtpy.lab.traces import trace_of
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
@@ -533,3 +533,26 @@ def test_a_trace_of_the_history_knows_what_one_of_a_dump_knows(target: str, name
     assert replace(found.channel.response, gain_u=0.0) == replace(said.channel.response, gain_u=0.0)
     assert (found.channel.offset_u, found.channel.refresh_s) == (said.channel.offset_u, said.channel.refresh_s)
     assert (found.polling, found.aged_s) == (said.polling, said.aged_s)
+
+
+def test_states_in_the_silence_of_a_stream_are_apart_and_tell_no_energy() -> None:
+    clock = ManualClock()
+    stream = Stream(make_world("constant:60", clock=clock))
+    with Sensor(stream, "stream", clock) as sensor:
+        clock.advance(1.0)
+        begun = sensor.read()
+        stream.held_ns = clock.now_ns()
+        clock.advance(0.25)
+        late = sensor.read()
+        assert late.t_ns == begun.t_ns  # rows that are a little late still come
+        clock.advance(2.0)
+        one = sensor.read()
+        clock.advance(2.0)
+        two = sensor.read()
+        assert pmt.seconds(one, two) == pytest.approx(2.0)
+        for a, b in ((begun, one), (one, two)):
+            with pytest.raises(CoverageError, match="is not known"):
+                pmt.joules(a, b)
+        stream.held_ns = math.inf  # they were only late
+        assert pmt.joules(begun, sensor.read()) == pytest.approx(255.0)
+        assert pmt.joules(one, two) == pytest.approx(120.0)
