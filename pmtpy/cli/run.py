@@ -41,6 +41,10 @@ _NOT_STARTED = (
 )
 
 
+# Share of a run whose energy must be known for it to be one of several, as for pmtpy.joules; the rest is like it.
+_LEAST_COVERAGE = 0.95
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run of the command."""
@@ -263,7 +267,11 @@ def document(
             "asked": asked,
             "seconds": spread([r.seconds for r in good]) if len(good) > 1 else None,
             "sensors": {
-                target: {"joules": spread([m.joules for m in each]), "watts": spread([m.watts for m in each])}
+                target: {
+                    "n": len(each),
+                    "joules": spread([m.joules / m.coverage for m in each]),
+                    "watts": spread([m.watts for m in each]),
+                }
                 for target, each in _by_target(good).items()
             },
         }
@@ -276,12 +284,23 @@ def _good(runs: Sequence[Run]) -> list[Run]:
 
 
 def _by_target(runs: Sequence[Run]) -> dict[str, list[Measurement]]:
+    """Return what each sensor measured, of the runs whose energy it knows."""
     each: dict[str, list[Measurement]] = {}
     for r in runs:
         for target, m in r.measured.items():
-            if isinstance(m, Measurement):
+            if isinstance(m, Measurement) and m.coverage >= _LEAST_COVERAGE:
                 each.setdefault(target, []).append(m)
     return {target: found for target, found in each.items() if len(found) > 1}
+
+
+def _left_out(runs: Sequence[Run]) -> list[Line]:
+    """Say of which sensors some runs are in no mean."""
+    known = _by_target(runs)
+    missing = {
+        target: len(runs) - len(known.get(target, ())) for target in dict.fromkeys(t for r in runs for t in r.measured)
+    }
+    why = f"less than {_LEAST_COVERAGE:.0%} of their energy is known"
+    return [Line(f"  {target}: {n} of {len(runs)} runs are left out: {why}") for target, n in missing.items() if n]
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:
@@ -305,15 +324,16 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: in
         made.append(Line(f"{ended}: it is the table, and no further one was made"))
     if len(good) > 1 and seen:
         said = " that ended well:" if last.status else "; the table above is the last of them:"
-        made += [Line(""), Line(f"{len(good)} runs{said}", Kind.HEADING), _spread_table(good)]
+        made += [Line(""), Line(f"{len(good)} runs{said}", Kind.HEADING), _spread_table(good), *_left_out(good)]
     elif len(good) > 1:
         shown = f"the table shows the last of {len(good)} runs; over all runs"
         said = f"over the {len(good)} runs that ended well" if last.status else shown
         made.append(Line(f"{said} (95 % interval of the mean):"))
         for target, each in _by_target(good).items():
-            mean, deviation, half = repeated([m.joules for m in each])
+            mean, deviation, half = repeated([m.joules / m.coverage for m in each])
             about, doubt = in_same_digits(mean, half)
             made.append(Line(f"  {target}: {about} J +- {doubt} J, spread {deviation:.2g} J"))
+        made += _left_out(good)
         mean, deviation, half = repeated([r.seconds for r in good])
         about, doubt = in_same_digits(mean, half)
         made.append(Line(f"  time: {about} s +- {doubt} s, spread {deviation:.2g} s"))
@@ -323,7 +343,7 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: in
 def _spread_table(runs: Sequence[Run]) -> Table:
     """Return what repeated runs say together: mean, its 95 % interval, and how far single runs lie apart."""
     rows = [("", "mean", "+- (95 %)", "spread (sd)", "min", "max", "")]
-    energies = {f"{target} (J)": [m.joules for m in each] for target, each in _by_target(runs).items()}
+    energies = {f"{target} (J)": [m.joules / m.coverage for m in each] for target, each in _by_target(runs).items()}
     for name, values in {**energies, "time (s)": [r.seconds for r in runs]}.items():
         mean, deviation, half = repeated(values)
         about, doubt = in_same_digits(mean, half)

@@ -18,6 +18,7 @@ from pmtpy.cli.page import plain
 from pmtpy.cli.run import Run, document, page
 from pmtpy.emulators.powersensor3 import VirtualBoard
 from pmtpy.errors import SourceLostError
+from pmtpy.regions.measurement import Measurement
 from tests.cli.conftest import ROOT, Pmtpy, Started, wait_for
 from tests.support.worlds import counter_sensor
 
@@ -202,6 +203,19 @@ def test_a_run_that_failed_is_in_no_mean() -> None:
         assert "run 3 of 5 ended with status 7" in shown
         assert "2 runs that ended well" in shown
         assert "the last of" not in shown
+
+
+def test_a_run_whose_energy_is_not_known_is_in_no_mean() -> None:
+    def measured(joules: float, coverage: float) -> Measurement:
+        return Measurement("t", "total", 1.0, joules, 50.0, 0.1, "counter", None, None, coverage, 0, (), virtual=False)
+
+    shares = ((50.0, 1.0), (48.5, 0.97), (20.0, 0.4))
+    runs = [Run(0, 1.0, {"t": measured(*share)}, None, {}) for share in shares]
+    (found,) = document(["x"], runs, None, 3)["repeat"]["sensors"].values()
+    assert (found["n"], found["joules"]["mean"], found["joules"]["std"]) == pytest.approx((2, 50.0, 0.0))
+    for seen in (False, True):
+        shown = plain(page(runs, None, 3, seen=seen))
+        assert "t: 1 of 3 runs are left out: less than 95% of their energy is known" in shown
 
 
 @pytest.mark.parametrize(
