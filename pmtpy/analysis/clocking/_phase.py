@@ -16,7 +16,8 @@ from pmtpy.errors import DeclinedError
 
 _BLOCK_S, _BLOCK_UPDATES, _MOST_BLOCKS = 1.0, 8.0, 121
 _CELLS_PER_POLL = 24.0
-_JUMP = 1e-3  # chance of a jump from one block to the next
+_JUMP = 1e-3  # chance of a jump from one block to the next, as of all that is held to be chance no more:
+ONE_IN_A_THOUSAND = -math.log(_JUMP)  # nats
 # What a short recording cannot see: by how much the period of half a minute differs from that of the next, relative,
 # on boards of three kinds (V100, GA102, GA100; lattices in pieces of the recordings of [Y24]). The wander is bounded,
 # so that the error of a slope falls as the length to the power 1.5 beyond that.
@@ -30,7 +31,6 @@ _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
 _PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
 _PATHS = 1000
-ONE_IN_A_THOUSAND = math.log(1000.0)
 
 
 @dataclass(frozen=True, slots=True)

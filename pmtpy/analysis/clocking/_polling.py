@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.core.rows import Floats, Ints
 
-_OFF_BEAT = 0.25  # of the time between polls
 _MAX_OFF_BEAT_SHARE = 0.2  # of the rows: if more are off the beat there is none
 
 
@@ -71,5 +71,5 @@ class Polling:
         """Which rows are off the beat that the polls keep, if they keep one: before them nobody may have looked."""
         place = np.mod(t_s / self.period_s, 1.0)
         beat = float(np.angle(np.mean(np.exp(2j * np.pi * place)))) / (2.0 * np.pi) if len(place) else 0.0
-        off = np.abs(np.mod(place - beat + 0.5, 1.0) - 0.5) > _OFF_BEAT
+        off = np.abs(np.mod(place - beat + 0.5, 1.0) - 0.5) > 1.0 - POLLED
         return np.asarray(off & (np.mean(off) < _MAX_OFF_BEAT_SHARE), np.bool_)

@@ -12,13 +12,11 @@ import numpy as np
 from pmtpy.analysis.clocking._intervals import MIN_CHANGES, Bools, FasterThanPollsError, Intervals, few_own, own_changes
 from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
-from pmtpy.analysis.signal.estimate import NAMED, STRAY, Estimate
+from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
-# Of the changes, which a clock must explain to be the sensor's: of drawn ones, jumps and all, 97 % are.
-_MIN_EXPLAINED_SHARE = 0.5
 # Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
 # changes that come at the very next update, below which a lattice has none where updates are.
 _IN_A_ROW = 0.05
@@ -36,7 +34,6 @@ class PublishingClock:
     phase_s: Estimate  # instant of the update nearest the middle of the recording, on the clock of the polls
     coverage: float  # share of the changes that the clock explains
     seen: float  # share of the updates that brought a change that somebody saw
-    changes: int  # number of changes that were used
     # instants through the recording, and how far the updates there lie behind ``phase_s + k T``
     blocks_s: Floats
     block_phase_s: Floats
@@ -150,7 +147,6 @@ def clock_of(
         phase.moved(origin),
         coverage,
         _seen_share(seen, path),
-        int(np.sum(seen.changed)),
         path.blocks_s + origin,
         path.block_phase_s,
         float(np.median(seen.length)),
@@ -221,7 +217,7 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     inside = (u >= seen.after - 2.0 * path.soft_s) & (u <= seen.before + 2.0 * path.soft_s)
     mine, chance = inside[known & own], float(np.mean(inside[known]))
     share = float(np.mean(mine)) if len(mine) else 0.0
-    if share < _MIN_EXPLAINED_SHARE or share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
+    if share < MIN_EXPLAINED or share <= chance or len(mine) * _divergence(share, chance) < ONE_IN_A_THOUSAND:
         if 2 * len(mine) < np.sum(known & seen.changed):
             raise few_own(len(mine), int(np.sum(seen.changed)))
         msg = (

@@ -129,7 +129,7 @@ def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:
     # adds up to less than half an update, the slowest poll that still sees each.
     slip, period = spacing / 2.0 / (found.updates + found.unseen - 1), found.mean_s
     at = Estimate.normal(float(middle[0]), period.sd)
-    return PublishingClock(period.widened(slip), at, 1.0, 1.0, len(t), middle, np.zeros(1), period.value)
+    return PublishingClock(period.widened(slip), at, 1.0, 1.0, middle, np.zeros(1), period.value)
 
 
 def alone(p: Prepared) -> Compared:
@@ -181,7 +181,6 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     compared = replace(
         alone(p),
         kernel=fit,
-        alignment=alignment,
         lag_s=alignment.any_lag_s,
         transfer=transfer,
         clock=clock,

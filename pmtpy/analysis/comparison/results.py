@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.align import Alignment
 from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
@@ -185,12 +184,10 @@ class Compared:
         Time between updates, as seen.
     kernel : KernelFit or None
         Averaging window or time constant, as seen against the reference.
-    alignment : Alignment or None
-        In time, as far as the shapes of the curves tell.
     lag_s : Estimate or None
-        How far it runs behind the reference: by the kernel where that is known, else by the alignment.
+        How far it runs behind the reference: by the kernel where that is known, else by the shapes of the curves.
     clock : ClockFit or None
-        How its clock stands to the reference's: the alignment less the mean age of what the kernel averages, where that
+        How its clock stands to the reference's: the lag less the mean age of what the kernel averages, where that
         is known. None: the clocks are one, or nothing is known.
     transfer : Transfer or None
         Gain and offset: ``shown = gain * reference + offset``.
@@ -210,7 +207,6 @@ class Compared:
     t_s: Floats
     period_s: Estimate | None = None
     kernel: KernelFit | None = None
-    alignment: Alignment | None = None
     lag_s: Estimate | None = None
     clock: ClockFit | None = None
     transfer: Transfer | None = None

@@ -15,7 +15,7 @@ import numpy as np
 from pmtpy.analysis.energy._blocks import BandedCovariance
 from pmtpy.analysis.energy._cells import Differences, Sources, bounds_of
 from pmtpy.analysis.signal.estimate import Z95, student_95
-from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
+from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 
@@ -173,7 +173,7 @@ class Readings:
         self._near = _Neighbours.within(bounds[1:-1], response.period_s)
         self._stretch = _Neighbours.within((bounds[1:] + bounds[:-1]) / 2.0, _STRETCH * response.period_s)
         gap = apart[np.searchsorted(ends, bounds[1:-1])]
-        self._unseen = gap > MISSED_RENEWAL_RATIO * response.period_s
+        self._unseen = gap > SEVERAL_RENEWALS * response.period_s
         # A walk between two readings strays by q gap / 4 in the middle: power in a gap keeps within what was shown.
         spread = max((float(np.ptp(power)) / 2.0) ** 2, self._noise2, self._hidden * response.period_s)
         self._bounded = np.where(np.isfinite(gap), 4.0 * spread / np.maximum(gap, response.period_s), np.inf)

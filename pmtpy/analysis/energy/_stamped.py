@@ -20,7 +20,7 @@ import numpy as np
 
 from pmtpy.analysis.energy._posterior import ROBUST_TAIL, Posterior, Rising, Terms
 from pmtpy.analysis.signal.estimate import STRAY, robust_sd
-from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO
+from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
@@ -84,7 +84,7 @@ class StampedLoad:
         normal = np.array([math.sqrt(2.0 / math.pi), math.sqrt(1.0 - 2.0 / math.pi)])  # its size: mean and sd
         early, early_sd = _STAMP_S * normal
         shows = float(np.median(load.off_s - load.on_s)) > _LONG_BLOCK * max(response.period_s, response.span_s)
-        shows = shows and float(np.max(np.diff(t_s))) < MISSED_RENEWAL_RATIO * response.period_s
+        shows = shows and float(np.max(np.diff(t_s))) < SEVERAL_RENEWALS * response.period_s
         slow = np.full(len(_BEHIND_S), 0.0 if shows else _LATE_SHARE / math.sqrt(len(_BEHIND_S)))
         late = math.hypot(_STAMP_S, response.lag_u)
         # What readings show of a load is no more than they are; of its size nothing else is known.

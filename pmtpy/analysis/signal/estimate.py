@@ -18,13 +18,14 @@ from pmtpy.core.rows import Floats
 _MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
 MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
-# Two-sided 95 % of Student's t, for 1 to 10 degrees of freedom, as logarithms.
-_STUDENT = np.log((12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228))
+# Two-sided 95 % of Student's t beside the degrees of freedom.
+_DEGREES = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 30.0, math.inf)
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.042, Z95)
 STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of values
 _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 STRAY = 3.0  # standard deviations beyond which one of many values counts less
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
-MIN_EXPLAINED = 0.5  # share of a variance: what explains less of it is something else
+MIN_EXPLAINED = 0.5  # share of a variance, or of changes: what explains less of it is something else
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _MOST_PLACES = 12  # of an interval in the unit that the caller chose
 NO_VALUE = "-"  # stands where there is no estimate
@@ -114,15 +115,11 @@ def mixed(parts: Sequence[tuple[float, Estimate]]) -> tuple[float, float]:
 
 
 def student_95(degrees: float) -> float:
-    """Two-sided 95 % quantile of Student's t, of one degree of freedom or more; within a hundredth of it.
+    """Two-sided 95 % quantile of Student's t, of one degree of freedom or more; from two on within a hundredth.
 
-    Between whole degrees of a table by their inverse, above ten by Hill's expansion (Comm. ACM 13, 1970, 619).
+    Its logarithm is taken between those of a table, by the inverse of the degrees of freedom.
     """
-    if degrees <= len(_STUDENT):
-        return float(np.exp(np.interp(-1.0 / max(degrees, 1.0), -1.0 / np.arange(1, 1 + len(_STUDENT)), _STUDENT)))
-    z, x = Z95, 1.0 / degrees
-    g1, g2 = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + g1 * x + g2 * x**2 + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 * x**3
+    return float(np.exp(np.interp(-1.0 / max(degrees, 1.0), -1.0 / np.array(_DEGREES), np.log(_STUDENT))))
 
 
 def robust_sd(values: Floats) -> float:

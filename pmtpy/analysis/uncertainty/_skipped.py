@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmtpy.analysis.signal.updates import POLLED
-from pmtpy.analysis.uncertainty.channel_times import MISSED_RENEWAL_RATIO, STREAM_S
+from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS, STREAM_S
 from pmtpy.core.rows import Floats, median
 
 _MAX_SKIPPED = 4.5  # samples; a value that stands for longer is that of a load which rests, where others are alike too
@@ -59,7 +59,7 @@ def skipped_joules(
         return [0.0] * len(powers)
     gaps = t[1:] - t[:-1]
     polled = median(gaps) < POLLED * refresh_s
-    if not polled and float(gaps.max()) <= MISSED_RENEWAL_RATIO * sample_s:
+    if not polled and float(gaps.max()) <= SEVERAL_RENEWALS * sample_s:
         return [0.0] * len(powers)
     scale = sample_s * math.sqrt(0.25 if polled or held else 0.125)
     found = []
@@ -73,7 +73,7 @@ def skipped_joules(
         others, changes = alike.sum() - alike, len(begins) - 1
         seldom = (changes >= _MIN_CHANGES) & (others <= _MAX_ALIKE * (others + changes))
         skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)
-        skipped |= after - last > MISSED_RENEWAL_RATIO * sample_s
+        skipped |= after - last > SEVERAL_RENEWALS * sample_s
         skipped &= (first < length) & (after > 0.0)
         for begin, end in left_out_s:
             skipped &= (first > begin) | (after < end)

@@ -18,7 +18,7 @@ import numpy as np
 
 from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO, is_power, seen_share, span_s
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, SEVERAL_RENEWALS, is_power, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import COMPONENTS, of_scale
 from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
@@ -260,7 +260,7 @@ class _Judge:
 
     def _wide(self) -> bool:
         """Whether a window spreads an instant over several readings."""
-        return self.window_s > WIDE_WINDOW_RATIO * self.sample_s
+        return self.window_s > SEVERAL_RENEWALS * self.sample_s
 
     def _counted(self, edge: Edge) -> float:
         """Square of what one end of a counter's interval may be off; what was shown there is up to a refresh old.

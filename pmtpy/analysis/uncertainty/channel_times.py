@@ -6,8 +6,9 @@ from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.core.channel import Channel, EnergyMethod
 
 FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
-MISSED_RENEWAL_RATIO = 1.5  # times between renewals: between rows further apart than this one was missed
-WIDE_WINDOW_RATIO = 1.5  # sample intervals: a window wider than this spreads an instant over several readings
+# Times between renewals: between rows further apart than this one was missed, and a window wider than this spreads an
+# instant over several readings.
+SEVERAL_RENEWALS = 1.5
 STREAM_S = 1e-3  # sample interval below which a sensor is a stream: momentary values, and it counts what it loses
 
 

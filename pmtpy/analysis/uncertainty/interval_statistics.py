@@ -19,8 +19,7 @@ from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import (
-    MISSED_RENEWAL_RATIO,
-    WIDE_WINDOW_RATIO,
+    SEVERAL_RENEWALS,
     is_power,
     lag_s,
     row_age_s,
@@ -168,7 +167,7 @@ class _Together:
         if not self.power and not self.refresh:
             self.oldest = unstated_refresh_s(self.all_t, self.t, self.p)
         aged = min(interval.aged_s, self.oldest or interval.aged_s)
-        if aged and self.sample_s > MISSED_RENEWAL_RATIO * self.refresh:
+        if aged and self.sample_s > SEVERAL_RENEWALS * self.refresh:
             aged = self.refresh or aged  # whatever the polls were to be: each finds it renewed
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
@@ -267,7 +266,7 @@ class _Together:
     def _curvature(self, length: float) -> list[float]:
         """How much the readings bend within one window of several samples, root mean square."""
         window, t = self.window, self.t
-        if not self.power or window <= WIDE_WINDOW_RATIO * self.sample_s:
+        if not self.power or window <= SEVERAL_RENEWALS * self.sample_s:
             return [0.0] * len(self.p)
         at = t[(t - window >= t[0]) & (t > -2.0 * window) & (t < length + 2.0 * window)]
         if not len(at):

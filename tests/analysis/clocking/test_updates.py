@@ -414,7 +414,7 @@ def test_a_value_that_noise_cannot_repeat_was_not_renewed(noise_w: float, resolu
     t = np.arange(0.0, 30.0, 0.0047)
     v = shown[np.searchsorted(u, t, side="right") - 1]
     period, phase = Estimate(0.05, 0.0499, 0.0501), Estimate(0.0, -1e-4, 1e-4)
-    clock = PublishingClock(period, phase, 1.0, 0.8, 480, np.array([0.0, 30.0]), np.zeros(2), 0.0047)
+    clock = PublishingClock(period, phase, 1.0, 0.8, np.array([0.0, 30.0]), np.zeros(2), 0.0047)
     found = update_series(t, v, clock)
     assert found.stale == (pytest.approx(np.sum(~came), abs=12) if stale else 0)
 
@@ -426,7 +426,7 @@ def test_a_rest_without_noise_beside_a_load_that_has_some_is_read_all_the_time()
     t = np.arange(0.0, 30.0, 0.0047)
     v = watts[np.searchsorted(0.05 * np.arange(600), t, side="right") - 1]
     period, phase = Estimate(0.05, 0.0499, 0.0501), Estimate(0.0, -1e-4, 1e-4)
-    clock = PublishingClock(period, phase, 1.0, 0.6, 380, np.array([0.0, 30.0]), np.zeros(2), 0.0047)
+    clock = PublishingClock(period, phase, 1.0, 0.6, np.array([0.0, 30.0]), np.zeros(2), 0.0047)
     assert update_series(t, v, clock).stale == 0
 
 
@@ -435,7 +435,7 @@ def _shown(watts: Floats, seconds: float = 30.0) -> int:
     t = np.arange(0.0, seconds, 0.0047)
     v = watts[np.searchsorted(0.05 * np.arange(len(watts)), t, side="right") - 1]
     period, phase = Estimate(0.05, 0.0499, 0.0501), Estimate(0.0, -1e-4, 1e-4)
-    clock = PublishingClock(period, phase, 1.0, 0.6, 380, np.array([0.0, seconds]), np.zeros(2), 0.0047)
+    clock = PublishingClock(period, phase, 1.0, 0.6, np.array([0.0, seconds]), np.zeros(2), 0.0047)
     return update_series(t, v, clock).stale
 
 
