@@ -22,10 +22,10 @@ from pmtpy.analysis.characterisation._forward import (
 from pmtpy.analysis.characterisation.kernel import RIVALS, Shape
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
-from pmtpy.core.response import Number
+from pmtpy.core.response import FORGOTTEN, Number
 from pmtpy.core.rows import Floats
 
-_GRAINS, _TAIL = 8.0, 8.0  # steps in a cell, and time constants, over which a response is summed
+_GRAINS = 8.0  # steps in a cell, in which a response is summed
 
 
 def describe(problem: Problem, fit: Fit) -> Shape:
@@ -126,7 +126,9 @@ def _scatter(problem: Problem, fit: Fit) -> float:
     step, cell = 2.0 * problem.step_s, problem.reference.cell_s
     own = 0.0 if problem.own_s is None else float(np.median(problem.own_s))
     grain = max(step, cell) / _GRAINS
-    t = np.arange(-2.0 * step, 2.0 * (step + cell) + own + fit.window + _TAIL * (fit.tau + float(fit.point[3])), grain)
+    t = np.arange(
+        -2.0 * step, 2.0 * (step + cell) + own + fit.window + FORGOTTEN * (fit.tau + float(fit.point[3])), grain
+    )
     pulse = PowerTrace.from_energy(np.array([-cell, 0.0, cell, 2.0 * cell]), np.array([0.0, 0.0, 1.0, 1.0]))
     still, owns = np.zeros(len(t)), None if problem.own_s is None else np.full(len(t), own)
     one = replace(problem, t=t, wander=still, own_s=owns, middle=0.0, respond=Responder(pulse))

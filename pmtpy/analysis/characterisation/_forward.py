@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, Shape
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
-from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, bend_sd, minimise, robust_sd
+from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, SAME_SHARE, bend_sd, minimise, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.response import TRIANGULAR
@@ -34,7 +34,6 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 _REST, _REST_SD = 0.125, 0.14
 METER_GRAIN = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _MAX_AGE_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
-_MIN_TAU_DIFFERENCE = 1e-3  # of a time constant: two that differ by less are taken to differ by so much
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ class Problem:
             return self.respond.triangle(self.at(point), float(point[1]))
         window, second, tau, at = float(point[1]), *sorted(point[2:4].tolist()), self.at(point)
         if second:
-            second = second if abs(second / tau - 1.0) > _MIN_TAU_DIFFERENCE else (1.0 - _MIN_TAU_DIFFERENCE) * tau
+            second = second if abs(second / tau - 1.0) > SAME_SHARE else (1.0 - SAME_SHARE) * tau
             both = tau * self.respond(at, window, tau) - second * self.respond(at, window, second)
             return np.asarray(both / (tau - second), np.float64)
         if self.own_s is None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Estimate, counting, student_95
+from pmtpy.analysis.signal.estimate import Estimate, counting
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
@@ -125,8 +125,7 @@ def _within(
     spread = math.sqrt(max(variance, 0.0))
 
     def estimate(value: float, mix: Floats) -> Estimate:
-        half = student_95(max(rest, 2.0)) * math.sqrt(max(float(mix @ covariance @ mix), 0.0))
-        return Estimate(value, value - half, value + half)
+        return Estimate.normal(value, math.sqrt(max(float(mix @ covariance @ mix), 0.0)), rest)
 
     return FreeShape(
         edges,

@@ -72,10 +72,10 @@ def choose(
     if alone and _within(alone, best):
         best = alone
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
-    # What is the best with a second width that does not matter says the same; of little belief, only where it lies.
+    # What is the best with a second width that does not matter says the same.
     apart = [s for s in shapes if pure[s.family] != best.family or s.family == best.family]
-    others = [(share[s.family], _says(s, itself=share[s.family] * NAMED > total)) for s in apart]
-    others += [(share[r.family], {"gain": r.gain, "intercept_w": r.intercept, "lag_s": r.lag}) for r, _ in rivals]
+    others = [(share[s.family], {name: getattr(s, name) for name in _COMMON}) for s in apart]
+    others += [(share[r.family], _says(r, best)) for r, _ in rivals]
     fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, odds=odds)
     if mine * (1.0 + NAMED) >= NAMED:
         return fit
@@ -231,27 +231,18 @@ def _doubt(best: Shape, near: list[Fit]) -> Reason:
     )
 
 
-def _says(shape: Shape, *, itself: bool) -> dict[str, Estimate | float]:
-    """Return what a shape says of what does not depend on a family; without its own intervals unless ``itself``."""
-    said: dict[str, Estimate] = {name: getattr(shape, name) for name in _COMMON}
-    return {name: e if itself else e.value for name, e in said.items()}
+def _says(rival: Fit, best: Shape) -> dict[str, Estimate]:
+    """Return what a shape that is never named says of what does not depend on a family: as unsure as the best is."""
+    said = (("gain", rival.gain), ("intercept_w", rival.intercept), ("lag_s", rival.lag))
+    return {name: Estimate.within(value, getattr(best, name).half_width) for name, value in said}
 
 
-def _spanning(best: Shape, others: Sequence[tuple[float, Mapping[str, Estimate | float]]]) -> Shape:
-    """Widen what does not depend on a family by what others say of it, each by the belief in it.
-
-    Each as uncertain as the best, or, where that is said of it, as it is by itself.
-    """
+def _spanning(best: Shape, others: Sequence[tuple[float, Mapping[str, Estimate]]]) -> Shape:
+    """Widen what does not depend on a family by what others say of it, each by the belief in it."""
 
     def spanned(name: str) -> Estimate:
         own: Estimate = getattr(best, name)
-        parts = [(1e-300, own)]
-        for share, said in others:
-            found = said.get(name)
-            if isinstance(found, float):
-                found = Estimate(found, found - own.half_width, found + own.half_width)
-            parts += [(share, found)] if found is not None else []
-        low, high = mixed(parts)
+        low, high = mixed([(1e-300, own), *((share, said[name]) for share, said in others if name in said)])
         return Estimate(own.value, min(low, own.value), max(high, own.value))
 
     gain, intercept, offset, lag = (spanned(name) for name in _COMMON)
@@ -293,8 +284,7 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
 
     def at(estimate: Estimate, other: Estimate) -> Estimate:
         # The free shape does not know of errors that last, nor of rounding; the fit of the best family does.
-        half = max(estimate.half_width, other.half_width)
-        return Estimate(other.value, other.value - half, other.value + half)
+        return Estimate.within(other.value, max(estimate.half_width, other.half_width))
 
     best = replace(
         _late(best, at(best.lag_s, free.lag_s)),

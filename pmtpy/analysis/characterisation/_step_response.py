@@ -82,7 +82,7 @@ def find_block(updates: Updates) -> tuple[float, float]:
     up = (updates.watts > (low + high) / 2.0).astype(np.int64)
     turns = np.flatnonzero(np.diff(np.concatenate([[0], up, [0]])))
     starts, ends = turns[::2], turns[1::2]
-    if not len(starts) or high - low <= 8.0 * robust_sd(np.asarray(np.diff(updates.watts), np.float64)):
+    if not len(starts) or high - low <= 2.0 * STANDS_OUT * robust_sd(np.asarray(np.diff(updates.watts), np.float64)):
         msg = "the readings show no load step"
         raise DeclinedError(msg)
     i = int(np.argmax(ends - starts))
@@ -120,7 +120,7 @@ def fit_step(
     Raises DeclinedError: no updates before or in the block, or no step in them.
     """
     idle, plateau, noise = _levels(updates, start_s, end_s)
-    if plateau - idle < 8.0 * noise or plateau <= idle:
+    if plateau - idle < 2.0 * STANDS_OUT * noise or plateau <= idle:
         msg = f"the readings rise by {plateau - idle:.3g} W with the load, which their noise of {noise:.2g} W hides"
         raise DeclinedError(msg)
     after = updates.between(start_s, end_s)

@@ -20,7 +20,13 @@ from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
 from pmtpy.analysis.signal.correlogram import correlogram, seen
-from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, ONE_CLOCK_RATE, Estimate, huber_weights
+from pmtpy.analysis.signal.estimate import (
+    MIN_EXPLAINED,
+    ONE_CLOCK_RATE,
+    SAME_SHARE,
+    Estimate,
+    huber_weights,
+)
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -30,7 +36,6 @@ _CELLS = 4000  # the curves are compared as means of at most this many cells
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
 _NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
-_ALIKE_UNEXPLAINED = 1e-3  # unexplained variance below which curves are alike, whatever it is exactly
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
 _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
@@ -118,7 +123,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     shape, sign = laid.shape, -1.0 if laid is back else 1.0
     if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
         raise AssertionError(shape)
-    rate = Estimate(0.0, 0.0, 0.0) if one_clock else shape.rate if laid is back else shape.rate.turned()
+    rate = Estimate.within(0.0, 0.0) if one_clock else shape.rate if laid is back else shape.rate.turned()
     if abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
         msg = (
             f"the curves lie upon each other only if one clock ran {abs(rate.value):.2%} faster than the other, and two"
@@ -152,8 +157,7 @@ def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
         gain = max(gain, 1e-300)
         gain, offset, gain_u, offset_u = 1.0 / gain, -offset / gain, gain_u / gain**2, offset_u / gain
         reference, shown = shown, reference
-    line = Estimate(gain, gain - gain_u, gain + gain_u), Estimate(offset, offset - offset_u, offset + offset_u)
-    return Points(t, reference, shown, line)
+    return Points(t, reference, shown, (Estimate.within(gain, gain_u), Estimate.within(offset, offset_u)))
 
 
 def _up_to(repeats_s: float) -> str:
@@ -184,7 +188,7 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
     least = float(np.min(unexplained[found.well]))
-    near = unexplained <= max(least, min(_rivals(moving, grain) * least, 1.0 - MIN_EXPLAINED), _ALIKE_UNEXPLAINED)
+    near = unexplained <= max(least, min(_rivals(moving, grain) * least, 1.0 - MIN_EXPLAINED), SAME_SHARE)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]

@@ -183,7 +183,7 @@ def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace
     """Return the meter's curve where it is: its clock is that of the readings."""
     curve = _long_enough(meter)
     middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
-    return ClockFit(Estimate(0.0, -_FRAME_S, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle), curve
+    return ClockFit(Estimate.within(0.0, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle), curve
 
 
 def _long_enough(meter: Series) -> PowerTrace:

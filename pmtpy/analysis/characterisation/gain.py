@@ -16,7 +16,16 @@ import numpy as np
 
 from pmtpy.analysis.characterisation._forward import METER_GRAIN, point_of, problem_of
 from pmtpy.analysis.characterisation.kernel import KernelFit
-from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, rounding_error, written
+from pmtpy.analysis.signal.estimate import (
+    SAME_SHARE,
+    STANDS_OUT,
+    Z95,
+    Estimate,
+    huber_weights,
+    robust_sd,
+    rounding_error,
+    written,
+)
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.rows import Floats
@@ -25,7 +34,6 @@ from pmtpy.errors import DeclinedError
 _SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
 _MEANS = 4  # short means in a long one
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
-_BEND_SHARE = 0.001  # of the range: a smaller bend does not matter; at the range's ends it is several times this
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +82,9 @@ def of_means(points: Points) -> Points:
     gain, (short, offset) = math.sqrt(max(each[0], 1e-300) * each[1]), points.line
     doubt = math.hypot(each[1] - each[0], gain - short.value)
     level = float(np.mean(x))
-    found = Estimate(gain, gain, gain).widened(math.hypot(short.half_width, doubt))
+    found = Estimate.within(gain, math.hypot(short.half_width, doubt))
     intercept = float(np.mean(y)) - gain * level
-    found_w = Estimate(intercept, intercept, intercept).widened(math.hypot(offset.half_width, doubt * level))
+    found_w = Estimate.within(intercept, math.hypot(offset.half_width, doubt * level))
     return replace(points, line=(found, found_w))
 
 
@@ -161,7 +169,7 @@ def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
     slow, _ = _slow(np.asarray(design * (w * left)[:, None], np.float64))
     even = float(np.average(residuals**2, weights=w)) * float(inverse[2, 2])
     error = math.sqrt(max(even, float((inverse @ slow @ inverse)[2, 2]), 1e-300))
-    return float(bend[2]) if abs(bend[2]) >= max(STANDS_OUT * error, _BEND_SHARE * float(np.ptp(x))) else 0.0
+    return float(bend[2]) if abs(bend[2]) >= max(STANDS_OUT * error, SAME_SHARE * float(np.ptp(x))) else 0.0
 
 
 def _note(bend: float) -> str:

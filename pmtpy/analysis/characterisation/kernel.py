@@ -118,7 +118,7 @@ class KernelFit:
         """Standard deviation of the ages that a reading shows, seconds: what every kernel has, whatever its family."""
         if self.spread_s is not None:
             return replace(self.spread_s, low=max(self.spread_s.low, 0.0))
-        none = Estimate(0.0, 0.0, 0.0)
+        none = Estimate.within(0.0, 0.0)
 
         def of(shape: Shape, end: str) -> float:
             if shape.spread_s is not None:

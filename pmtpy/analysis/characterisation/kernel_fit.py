@@ -41,7 +41,15 @@ from pmtpy.analysis.characterisation.kernel import (
     KernelFit,
     Shape,
 )
-from pmtpy.analysis.signal.estimate import NAMED, ONE_CLOCK_RATE, Estimate, huber_weights, robust_sd, student_95
+from pmtpy.analysis.signal.estimate import (
+    NAMED,
+    ONE_CLOCK_RATE,
+    SAME_SHARE,
+    Estimate,
+    huber_weights,
+    robust_sd,
+    student_95,
+)
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.response import TRIANGULAR
@@ -55,7 +63,6 @@ _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to 
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
-_SAME_MINIMUM = 1e-3  # of a period, and of what is known of the rate: minima that are nearer are one
 _PROFILE_STEPS = (
     0.02,
     0.1,
@@ -284,7 +291,7 @@ def _nearest(problem: Problem, fit: Fit, repeats_s: float) -> Fit:
 
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
     """Return fits without those that have come to the minimum of another one of their family: it is found once."""
-    same = _SAME_MINIMUM * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
+    same = SAME_SHARE * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
     kept: list[Fit] = []
     for fit in sorted(fits, key=lambda f: f.loss):
         if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):

@@ -197,8 +197,7 @@ def _phase(one: PublishingClock, other: PublishingClock) -> tuple[Estimate, Esti
     # The mean rates in this recording, each no better known than a line through phases that are as unsure at its ends.
     lasted = min(float(np.ptp(clock.blocks_s)) for clock in (one, other))
     rates = math.hypot(Z95 * one.drift, Z95 * other.drift, 2.0 * unsure / lasted)
-    phase = Estimate(sign * apart, sign * apart - unsure, sign * apart + unsure)
-    return phase, Estimate(sign * slide, sign * slide - rates, sign * slide + rates)
+    return Estimate.within(sign * apart, unsure), Estimate.within(sign * slide, rates)
 
 
 def _difference(one: Estimate, other: Estimate) -> Estimate:
@@ -217,4 +216,4 @@ def _ratio(one: Estimate, other: Estimate) -> Estimate | None:
         return None
     value = one.value / other.value
     half = abs(value) * math.hypot(one.half_width / one.value if one.value else 0.0, other.half_width / other.value)
-    return Estimate(value, value - half, value + half)
+    return Estimate.within(value, half)

@@ -7,12 +7,12 @@ import math
 import numpy as np
 
 from pmtpy.analysis.clocking._intervals import Intervals
+from pmtpy.analysis.signal.estimate import STANDS_OUT
 from pmtpy.core.rows import Floats
 
 MAX_PERIOD_RATIO = 1.25  # period in the shortest that one comb serves
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
 _POLLS_PER_RATE = 100  # polls at one rate, where they bring changes at random
-_BLUR_REACH = 5.0  # deviations
 _PIECE = 1 << 18  # cells
 _SEEN = (0.2, 0.9)  # shares of the updates that bring a change: in each block one of them holds
 
@@ -37,7 +37,7 @@ class Comb:
         self._told = seen.changed[known]
         self.start = float(seen.after[0]) - 4.0 * period
         cells = math.ceil((seen.before[-1] + 4.0 * period - self.start) / cell) - 1
-        knots, halo = np.append(seen.after, seen.before[-1]), math.ceil(_BLUR_REACH * soft / cell) + 1
+        knots, halo = np.append(seen.after, seen.before[-1]), math.ceil(STANDS_OUT * soft / cell) + 1
         totals = [
             np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
             for which in (known & seen.changed, known & ~seen.changed)
@@ -49,7 +49,7 @@ class Comb:
             grid = self.start + cell * np.arange(begin, min(last + halo, cells) + 1)
             hit, miss = (
                 gaussian_filter1d(
-                    np.diff(np.interp(grid, knots, total)) / cell, soft / cell, truncate=_BLUR_REACH, mode="constant"
+                    np.diff(np.interp(grid, knots, total)) / cell, soft / cell, truncate=STANDS_OUT, mode="constant"
                 )[first - begin : last - begin]
                 for total in totals
             )

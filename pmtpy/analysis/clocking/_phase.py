@@ -10,7 +10,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking._comb import Comb
 from pmtpy.analysis.clocking._intervals import Intervals
-from pmtpy.analysis.signal.estimate import MISSED, STRAY, Estimate
+from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, STRAY, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -220,7 +220,7 @@ def _step(sd: float, cells: int) -> Floats:
     """Probability of a move by so many cells from block to block, of a standard deviation ``sd`` in cells."""
     if sd < 0.6:
         return np.array([sd * sd / 2.0, 1.0 - sd * sd, sd * sd / 2.0])
-    n = min(math.ceil(4.0 * sd), (cells - 1) // 2)
+    n = min(math.ceil(STANDS_OUT * sd), (cells - 1) // 2)
     p = np.exp(-0.5 * (np.arange(-n, n + 1) / sd) ** 2)
     return np.asarray(p / np.sum(p), np.float64)
 

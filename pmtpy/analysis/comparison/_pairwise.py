@@ -192,7 +192,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     response = Characterisation(p.trace.name, p.lattice, None, fit, None, transfer).response
     if response is None or fit is None:
         return compared, None
-    rate = fit.best.rate if fit.best.rate is not None else Estimate(0.0, 0.0, 0.0)
+    rate = fit.best.rate if fit.best.rate is not None else Estimate.within(0.0, 0.0)
     laid = ClockFit(found.lag_s, rate.turned(), found.middle_s)
     return compared, Follows(replace(p.updates, t_s=laid.on_reference(p.updates.t_s)), response)
 

@@ -153,7 +153,7 @@ def _fitted(x: Floats, y: Floats, apart: tuple[Floats, Floats, Floats], degree: 
     errors = student_95(max(freedom * told, 2.0)) * np.sqrt(np.diag(back @ covariance[ours, ours] @ back.T)) + between
     off = np.abs(y - powers @ found[ours])
     return PolynomialFit(
-        tuple(Estimate(v, v - e, v + e) for v, e in zip(values.tolist(), errors.tolist(), strict=True)),
+        tuple(map(Estimate.within, values.tolist(), errors.tolist())),
         _mean(off / y * 100.0, degree + 1),
         _mean(off, degree + 1),
     )

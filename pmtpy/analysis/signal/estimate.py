@@ -24,6 +24,7 @@ _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.22
 STANDS_OUT = 4.0  # standard deviations that noise alone does not reach in any of thousands of values
 _MAX_SLOPE_ERROR = 1.0 / 3.0  # half-width: of 500 drawn pairs of constant powers none had so sure a slope
 STRAY = 3.0  # standard deviations beyond which one of many values counts less
+SAME_SHARE = 1e-3  # of what matters in it: values that differ by less are taken for the same
 NAMED = 20.0  # to one: odds from which one of several is named, and from which another is out of the question
 MIN_EXPLAINED = 0.5  # share of a variance, or of changes: what explains less of it is something else
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
@@ -40,10 +41,14 @@ class Estimate:
     high: float
 
     @staticmethod
+    def within(value: float, half_width: float) -> Estimate:
+        """Make an interval that reaches as far to either side."""
+        return Estimate(value, value - half_width, value + half_width)
+
+    @staticmethod
     def normal(value: float, standard_error: float, freedom: float = math.inf) -> Estimate:
         """Make the interval of a value with a standard error of ``freedom`` degrees of freedom, 2 at least."""
-        half = student_95(max(freedom, 2.0)) * standard_error
-        return Estimate(value, value - half, value + half)
+        return Estimate.within(value, student_95(max(freedom, 2.0)) * standard_error)
 
     @property
     def half_width(self) -> float:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import Z95, student_95
+from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, student_95
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, SEVERAL_RENEWALS, is_power, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import COMPONENTS, of_scale
@@ -239,7 +239,7 @@ class _Judge:
         squares = 2.0 * (curved + self._hidden(own_s))  # what lies between the windows is in "sampling"
         smeared = 0.0
         for edge in (seen.start, seen.end):
-            swing = max(0.0, edge.peak_to_peak_watts - 4.0 * self.noise_w)  # four deviations are noise alone
+            swing = max(0.0, edge.peak_to_peak_watts - STANDS_OUT * self.noise_w)
             squares += self.covers * (swing * sample / _IN_A_GAP) ** 2
             smeared += swing * self._smeared_s(window) / 2.0 / _BOUND
         return math.hypot(math.sqrt(squares), smeared)

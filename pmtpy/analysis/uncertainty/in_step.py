@@ -14,9 +14,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, WIDE_WINDOW_RATIO
+from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, SEVERAL_RENEWALS
 from pmtpy.core.presentation import duration
-from pmtpy.core.response import Response
+from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
 
 _PHASES = 64  # in which a period is divided to see which of them a kernel prefers
@@ -134,7 +134,7 @@ def _longest(t_s: Floats, which: NDArray[np.bool_]) -> float:
 def in_step_with(sample_s: float, window_s: float, refresh_s: float = 0.0) -> str:
     """Name the times whose fractions a load may repeat in: of the readings, of what they show, of a wide window."""
     renewed = f", or with what they show, {duration(refresh_s)}," if refresh_s else ""
-    window = f", or with its window, {duration(window_s)}," if window_s > WIDE_WINDOW_RATIO * sample_s else ""
+    window = f", or with its window, {duration(window_s)}," if window_s > SEVERAL_RENEWALS * sample_s else ""
     return f"{duration(sample_s)}{renewed}{window} or a whole fraction of it"
 
 
@@ -216,7 +216,7 @@ def _alike(period_s: float, length_s: float, load_period_s: tuple[float, float] 
 def _hidden(response: Response, step_s: float, on: Floats | float) -> tuple[float, float]:
     """Return by how much a share of the time may be less, and more, than a kernel shows that sees one phase of it."""
     tick = step_s / _PHASES
-    many = math.ceil((response.window_s + 8.0 * response.tau_s) / tick) + 1
+    many = math.ceil((response.window_s + FORGOTTEN * response.tau_s) / tick) + 1
     seen = np.diff(response.step(np.asarray(np.arange(many + 1) * tick, np.float64)))
     folded, phases = np.sort(np.bincount(np.arange(many) % _PHASES, seen, _PHASES)), np.linspace(0.0, 1.0, _PHASES + 1)
     least, most = (np.interp(on, np.append(0.0, np.cumsum(f)), phases) for f in (folded[::-1], folded))
