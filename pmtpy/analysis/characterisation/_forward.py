@@ -104,8 +104,6 @@ class Problem:
     drift: float
     rate_sd: float  # how far the reference's clock may run from that of the updates, relative
     metered: bool
-    # of the logarithm of the gain; infinite where the reference need not be in the units of the readings
-    gain_sd: float
     step_s: float  # by which an offset is moved for a derivative
     late_s: float  # standard error of when the reference, or a reading, shows a change
     noise: float  # spectral density of the noise on the reference, watts squared times seconds; 0: none is seen
@@ -147,11 +145,12 @@ class Problem:
     def unusual(self, fit: Fit) -> float:
         """Return how far a fit is from what sensors and loads have, in standard deviations.
 
-        Against a meter that is the gain, or nothing if that may be any. Against the switching of a load it is the power
-        between its blocks, above that at rest: clocks that are held let a card draw more than that, not less.
+        Against a meter that is the gain. Against the switching of a load it is the power between its blocks, above that
+        at rest: clocks that are held let a card draw more than that, not less. Nothing if the gain may be any, as of
+        means whose reference need not be in their units.
         """
-        if self.metered:
-            return math.log(max(fit.gain, 1e-9)) / self.gain_sd
+        if self.metered and self.own_s is None:
+            return math.log(max(fit.gain, 1e-9)) / _GAIN_SD
         if self.rest_w is None:
             return 0.0
         return ((fit.intercept - self.rest_w) / max(fit.gain, 1e-9) - _REST) / _REST_SD
@@ -209,7 +208,6 @@ def problem_of(
         updates.drift,
         math.hypot(RATE_SD if metered else ONE_CLOCK_RATE, updates.drift),
         metered,
-        _GAIN_SD if metered else math.inf,
         step,
         math.hypot(updates.jitter_s, reference.cell_s / math.sqrt(12.0) if metered else 0.0),
         _noise(reference, step) if len(reference.rows_s) > 1 else 0.0,  # of a load there may be one edge only
@@ -223,28 +221,23 @@ def problem_of_means(edges_s: Floats, curve: PowerTrace, reference: PowerTrace, 
     middle = float(edges_s[0] + edges_s[-1]) / 2.0
     own = np.asarray(np.diff(edges_s), np.float64)
     cell = float(np.median(own))
-    still, respond = np.zeros(len(own)), Responder(reference)
-    t = np.asarray(edges_s[1:] - middle, np.float64)
-    late, step = math.hypot(curve.late_s, reference.late_s), cell / 20.0
-    noise = _noise(reference, step)
     return Problem(
-        t,
+        np.asarray(edges_s[1:] - middle, np.float64),
         watts,
-        still,
-        middle,
-        respond,
-        reference,
-        cell,
-        0.0,
-        0.0,
-        rate_sd,
-        True,
-        math.inf,
-        step,
-        late,
-        noise,
-        math.inf,
-        own,
+        wander=np.zeros(len(own)),
+        middle=middle,
+        respond=Responder(reference),
+        reference=reference,
+        period=cell,
+        jitter=0.0,
+        drift=0.0,
+        rate_sd=rate_sd,
+        metered=True,
+        step_s=cell / 20.0,
+        late_s=math.hypot(curve.late_s, reference.late_s),
+        noise=_noise(reference, cell / 20.0),
+        reach_s=math.inf,
+        own_s=own,
     )
 
 

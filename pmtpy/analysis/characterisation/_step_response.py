@@ -55,14 +55,6 @@ def long_blocks(load: LoadIntervals) -> list[tuple[float, float]]:
     return [(float(on[i]), float(off[i])) for i in long]
 
 
-def long_block(load: LoadIntervals) -> tuple[float, float]:
-    """Return start and end of the first load block that lasts long enough for a step response.
-
-    Raises DeclinedError: there is none.
-    """
-    return long_blocks(load)[0]
-
-
 def highest_block(updates: Updates, blocks: list[tuple[float, float]]) -> tuple[float, float]:
     """Return the block with which the readings rise most: of a stair of loads its top shows a sensor best."""
 

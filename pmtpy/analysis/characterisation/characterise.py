@@ -18,7 +18,6 @@ from pmtpy.analysis.characterisation._step_response import (
     find_block,
     fit_step,
     highest_block,
-    long_block,
     long_blocks,
 )
 from pmtpy.analysis.characterisation.align import align
@@ -29,7 +28,7 @@ from pmtpy.analysis.characterisation.results import Characterisation, Series, fi
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
 from pmtpy.analysis.signal.clock_fit import MEETING_S, ClockFit, follow_clock, zone_shift
-from pmtpy.analysis.signal.correlogram import coarse_shift
+from pmtpy.analysis.signal.correlogram import correlogram
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate
 from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
@@ -170,7 +169,7 @@ def _host_shift(polls: Series, updates: Updates, load: LoadIntervals | None, met
         reference, absolute = meter.curve(), meter.absolute
     if polls.absolute and absolute:
         return zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
-    return coarse_shift(_held(updates), reference, step_s=updates.period_s / 10.0)
+    return correlogram(_held(updates), reference, step_s=updates.period_s / 10.0).best()
 
 
 def _held(updates: Updates) -> PowerTrace:
@@ -208,7 +207,7 @@ def _meter_on_host(
     reach = MEETING_S if tied else None
     if load is None:
         # Readings are means over about a period; finer than that they do not look like the meter.
-        moved, clock = curve.shifted(coarse_shift(curve, fixed, usual_s=reach, step_s=updates.period_s)), None
+        moved, clock = curve.shifted(correlogram(curve, fixed, step_s=updates.period_s).best(reach)), None
     else:
         moved, clock, why = follow_clock(curve, load, reach_s=reach)
         if why:
@@ -386,7 +385,7 @@ def _intervals(
         return {"whole": (start + margin, end - margin)}
     first, last = float(load.on_s[0]), float(load.off_s[-1])
     try:
-        start, end = long_block(load)
+        start, end = long_blocks(load)[0]
     except DeclinedError:
         whole = {"whole": (first, last)}
         settled = load.on_s[load.on_s > first + OFF_S]

@@ -117,7 +117,7 @@ class KernelFit:
     def spread(self) -> Estimate:
         """Standard deviation of the ages that a reading shows, seconds: what every kernel has, whatever its family."""
         if self.spread_s is not None:
-            return replace(self.spread_s, low=max(self.spread_s.low, 0.0))
+            return self.spread_s.not_negative()
         none = Estimate.within(0.0, 0.0)
 
         def of(shape: Shape, end: str) -> float:

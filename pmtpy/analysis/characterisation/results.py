@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pmtpy.analysis.characterisation._step_response import StepResponse
@@ -166,17 +166,13 @@ def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
 def _shape(shape: Shape, tie_s: float | None) -> dict[str, Any]:
     """Return what one family says; no offset and no lag where nothing ties the clocks."""
     return {
-        "window_ms": as_json(shape.window_s and _not_negative(shape.window_s), 1e3),
-        "tau_ms": as_json(shape.tau_s and _not_negative(shape.tau_s), 1e3),
+        "window_ms": as_json(shape.window_s and shape.window_s.not_negative(), 1e3),
+        "tau_ms": as_json(shape.tau_s and shape.tau_s.not_negative(), 1e3),
         "offset_ms": as_json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
         "lag_ms": as_json(None if tie_s is None else shape.lag_s.widened(tie_s), 1e3),
         "gradient": as_json(shape.gain),
         "intercept_w": as_json(shape.intercept_w),
     }
-
-
-def _not_negative(width: Estimate) -> Estimate:
-    return replace(width, low=max(width.low, 0.0))
 
 
 def _energy(comparison: EnergyComparison) -> dict[str, Any]:

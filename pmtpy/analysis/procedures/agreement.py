@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -109,8 +109,7 @@ def _mean(off: Floats, fitted: int = 1) -> Estimate:
     """Mean of distances, of which none is below 0; its interval is that of other workloads of the same kind."""
     freedom = len(off) - fitted
     spread = float(np.std(off)) / math.sqrt(freedom)
-    found = Estimate.normal(float(np.mean(off)), spread, freedom)
-    return replace(found, low=max(found.low, 0.0))
+    return Estimate.normal(float(np.mean(off)), spread, freedom).not_negative()
 
 
 def _fitted(x: Floats, y: Floats, apart: tuple[Floats, Floats, Floats], degree: int) -> PolynomialFit:

@@ -88,7 +88,7 @@ def fit_clock(
     """Fit a meter's clock to the host's stamps of when a load was switched on.
 
     Only rising edges are used: the host sees a load end only after its last part, when power has long begun to fall.
-    The two clocks must agree to a fraction of the load's period already (see :func:`coarse_shift`).
+    The two clocks must agree to a fraction of the load's period already (see :func:`correlogram`).
 
     Parameters
     ----------

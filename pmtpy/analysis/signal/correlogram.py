@@ -131,13 +131,3 @@ def correlogram(
         raise DeclinedError(msg)
     found = (shifts, r, n / max(shorter, 1.0))
     return Correlogram(*(np.asarray(values[usable], np.float64) for values in found))
-
-
-def coarse_shift(
-    moving: PowerTrace, fixed: PowerTrace, *, usual_s: float | None = None, step_s: float = 0.005
-) -> float:
-    """Return what must be added to the times of ``moving`` so that it looks most like ``fixed``.
-
-    Raises DeclinedError: they do not look alike at any shift.
-    """
-    return correlogram(moving, fixed, step_s=step_s).best(usual_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -85,6 +85,10 @@ class Estimate:
             self.value - math.hypot(self.value - self.low, by),
             self.value + math.hypot(self.high - self.value, by),
         )
+
+    def not_negative(self) -> Estimate:
+        """Return the estimate of what is not below 0."""
+        return replace(self, low=max(self.low, 0.0))
 
     def contains(self, truth: float) -> bool:
         """Whether ``truth`` lies in the interval."""

@@ -15,7 +15,6 @@ from pmtpy.analysis.characterisation._step_response import (
     find_block,
     fit_step,
     highest_block,
-    long_block,
     long_blocks,
 )
 from pmtpy.analysis.characterisation.characterise import characterise
@@ -39,7 +38,7 @@ _STEP = Bench(np.array([2.03, 8.03]), 10.0)
 def _step(model: SensorModel) -> StepResponse:
     updates = _STEP.updates(model)
     fit, _ = fit_load_kernel(updates, _STEP.intervals, 0.008)
-    return fit_step(updates, *long_block(_STEP.intervals), fit=fit)
+    return fit_step(updates, *long_blocks(_STEP.intervals)[0], fit=fit)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_clocks_held_after_the_load_change_nothing_of_its_rise(hold_s: float) ->
     load = with_tails(np.array([-10.0, 2.03, 8.03]), np.array([60.0, 210.0, 60.0]), hold_s, 0.15)
     t_ns, watts = model.record(load, 10.0, Polling(0.008, 0.001, 0.01), seed=1)
     t = np.asarray(t_ns * 1e-9, np.float64)
-    found = fit_step(update_series(t, watts, estimate_updates(t, watts)), *long_block(_STEP.intervals))
+    found = fit_step(update_series(t, watts, estimate_updates(t, watts)), *long_blocks(_STEP.intervals)[0])
     assert found.kind == INSTANT
     assert found.rise_s.contains(0.08)
     assert found.delay_s is not None
@@ -148,13 +147,13 @@ def test_readings_that_begin_under_the_load_have_no_step() -> None:
     updates = _STEP.updates(SensorModel(0.1, window_s=0.1, noise_w=0.5))
     late = Updates(updates.k[30:45], updates.t_s[30:45], updates.watts[30:45], updates.period_s)
     with pytest.raises(DeclinedError, match="too few for a step response"):
-        fit_step(late, *long_block(_STEP.intervals))
+        fit_step(late, *long_blocks(_STEP.intervals)[0])
 
 
 def test_a_square_wave_and_constant_power_have_no_step() -> None:
     bench = square_bench(0.34)
     with pytest.raises(DeclinedError, match="no single step"):
-        long_block(bench.intervals)
+        long_blocks(bench.intervals)
     with pytest.raises(DeclinedError, match="no load step"):
         find_block(bench.updates(SensorModel(0.1, noise_w=0.5)))
     quiet = Bench(np.array([2.0, 8.0]), 10.0)
@@ -181,7 +180,7 @@ def test_recorded_cards_respond_as_published(  # noqa: PLR0917  (columns of the 
     stamps: Floats = read_stamps(recordings / folder / "timestamps.csv")
     meter = PowerTrace.from_samples(*read_pmd(recordings / folder))
     fit = fit_kernel(updates, meter, metered=True)
-    found = fit_step(updates, *long_block(LoadIntervals.switched(stamps[:-1], stamps[-1])), fit=fit)
+    found = fit_step(updates, *long_blocks(LoadIntervals.switched(stamps[:-1], stamps[-1]))[0], fit=fit)
     assert found.kind == kind
     assert found.rise_s.contains(rise_ms * 1e-3)
     assert found.delay_s is not None

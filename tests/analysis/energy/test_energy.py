@@ -15,7 +15,7 @@ from calibration.published_corrections import burtscher, folded_energy, invert_o
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import likely_energy, region_energy
 from pmtpy.analysis.signal.clock_fit import fit_clock
-from pmtpy.analysis.signal.correlogram import coarse_shift
+from pmtpy.analysis.signal.correlogram import correlogram
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import TRIANGULAR, Response
@@ -651,7 +651,7 @@ def test_windows_of_a_recorded_square_wave_hold_the_meter_with_the_kernel_that_a
     updates = update_series(polls - 3600.0, watts, estimate_updates(polls - 3600.0, watts))
     meter = PowerTrace.from_samples(*read_pmd(folder))
     meter = meter.shifted(
-        coarse_shift(meter, PowerTrace.of_load(LoadIntervals.switched(edges, stamps[-1])), usual_s=2.0, step_s=2e-3)
+        correlogram(meter, PowerTrace.of_load(LoadIntervals.switched(edges, stamps[-1])), step_s=2e-3).best(2.0)
     )
     meter = fit_clock(meter, on, off).on_host(meter)
     # Window, gradient and intercept as characterised from the step of this card, in another session.
