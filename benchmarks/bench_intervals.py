@@ -8,6 +8,7 @@ readings' clock (``one clock``); or with the stamps alone (``stamps``). For each
 right      the interval holds the truth (of a kernel: and a family is named)
 ambiguous  the same, but the family is left open, or the width
 declined   no interval
+in step    the interval does not hold the truth; the second one does, stated of a load that repeats in step (energies)
 wrong      the interval does not hold the truth, or another family is named
 ratio      median of |error| over half-width: 0.34 where an interval is as wide as it must be
 =========  ==========================================================================================
@@ -46,7 +47,7 @@ _REFERENCES = ("meter", "one clock", "stamps")
 _MINOR = 0.1  # share of a kernel's variance that a second width may have and be left out
 _SECONDS = 20.0
 _REGIONS_S, _LEAD_S = (0.5, 2.0, 8.0), 2.0  # of the regions in a second recording; and from its ends
-_VERDICTS = ("right", "ambiguous", "declined", "wrong")
+_VERDICTS = ("right", "ambiguous", "declined", "in step", "wrong")
 
 
 def _family(kernel: Kernel) -> tuple[str, ...]:
@@ -77,6 +78,11 @@ def _judge(estimate: Estimate | None, truth: float, *, open_: bool = False) -> t
     return "ambiguous" if open_ else "right", ratio
 
 
+def _judge_energy(interval: Estimate, aliased: tuple[float, float], truth: float) -> tuple[str, float]:
+    verdict, ratio = _judge(interval, truth)
+    return "in step" if verdict == "wrong" and aliased[0] <= truth <= aliased[1] else verdict, ratio
+
+
 def _judged(found: Characterisation, drawn: Drawn, reference: str, seed: int) -> Iterator[tuple[str, str, float]]:
     """Yield quantity, verdict and |error| over half-width."""
     sensor, fit = drawn.sensor, found.kernel
@@ -104,7 +110,8 @@ def _judged(found: Characterisation, drawn: Drawn, reference: str, seed: int) ->
     yield ("gain", *_judge(transfer.gain if transfer else None, sensor.gain))
     yield ("offset", *_judge(transfer.intercept_w if transfer else None, sensor.offset_w))
     for comparison in found.energy.values():
-        yield ("fitted", *_judge(comparison.corrected_j, drawn.power.joules(comparison.start_s, comparison.end_s)))
+        true, aliased = drawn.power.joules(comparison.start_s, comparison.end_s), comparison.aliased_j
+        yield ("fitted", *_judge_energy(comparison.corrected_j, (aliased.low, aliased.high), true))
     yield from _elsewhere(found, drawn, reference, seed)
 
 
@@ -134,7 +141,7 @@ def _elsewhere(found: Characterisation, drawn: Drawn, reference: str, seed: int)
             yield "energy", "declined", math.nan
             continue
         estimate = Estimate(energy.joules, energy.low, energy.high)
-        yield ("energy", *_judge(estimate, power.joules(start, start + seconds)))
+        yield ("energy", *_judge_energy(estimate, energy.aliased, power.joules(start, start + seconds)))
 
 
 def _responses(found: Characterisation, period_s: float) -> list[tuple[float, Response]]:
