@@ -381,8 +381,9 @@ def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, 
 
     A program's regions begin and end where its load does, and after one the power is often what it was before: one
     rise, for as long as the region lasts, which readings may hardly show. Those that see all the time prove it by their
-    values: a step elsewhere between two readings would leave another mean. Returned with it: by how many joules the
-    load may be ahead of its mean at the two ends.
+    values: a step elsewhere between two readings would leave another mean; but for a block that is not shown by itself,
+    such as work that runs on behind the region that launched it. Returned with it: by how many joules the load may be
+    ahead of its mean at the two ends.
     """
     nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
     for _ in range(_ROUNDS - _WITH_STEPS):
@@ -396,9 +397,12 @@ def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, 
         for _ in range(_WITH_STEPS):
             own = readings.next(own, readings.solve(own, terms))
         found.append(readings.solve(readings.stated(own), terms, judged=True))
-        odds.append(found[-1].evidence + len(columns) * math.log(_STEP_ODDS))
+        beforehand = len(columns) * math.log(_STEP_ODDS)
+        odds.append(found[-1].evidence + beforehand)
         if where:  # a step elsewhere in what no reading sees there explains them as well
             hidden = sum(math.log(max(_unseen(readings, at), 1e-300)) for at in where)
+            if len(where) == 2 and not _seen_within(readings, region):
+                hidden = math.log(_STEP_ODDS)  # as does a higher block that is shorter, or a lower one that is longer
             odds[0] = float(np.logaddexp(odds[0], odds[-1] + hidden))
     weight = np.exp(np.array(odds) - max(odds))
     weight /= np.sum(weight)
@@ -411,6 +415,13 @@ def _mixed(one: Posterior, found: Sequence[Posterior], share: Floats) -> Posteri
     """Return ``one`` of several with the energy and its variance that all of them have by their shares of belief."""
     joules = float(share @ [f.joules for f in found])
     return replace(one, joules=joules, variance=float(share @ [f.variance + (f.joules - joules) ** 2 for f in found]))
+
+
+def _seen_within(readings: Readings, region: tuple[float, float]) -> bool:
+    """Whether a reading tells the power within a region alone; of a slow one, what is new since the one before."""
+    ends, response = readings.ends_s, readings.response
+    looks = response.window_s if not response.tau_s and response.window_s < response.period_s else response.period_s
+    return bool(np.any((ends - looks >= region[0]) & (ends <= region[1])))
 
 
 def _unseen(readings: Readings, at_s: float) -> float:
