@@ -6,7 +6,7 @@ import argparse
 import logging
 
 from pmtpy.cli.common import add_options, chosen_targets, open_all, say
-from pmtpy.cli.values import count
+from pmtpy.cli.values import port
 from pmtpy.cluster.prometheus import LOOPBACK, PORT, Server
 
 _FOREVER_S = 1e9
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="name[:device]; without any, all available")
     add_options(parser)
     parser.add_argument(
-        "--port", type=count(0, 65_535), default=PORT, metavar="N", help=f"listen here (default {PORT}; 0: a free one)"
+        "--port", type=port, default=PORT, metavar="N", help=f"listen here (default {PORT}; 0: a free one)"
     )
     parser.add_argument(
         "--address",

@@ -34,6 +34,15 @@ def count(least: int = 1, most: int = MAX_COUNT) -> Callable[[str], int]:
     return parse
 
 
+def port(text: str) -> int:
+    """Take the number of a port; 0 stands for a free one."""
+    try:
+        return count(0, 65_535)(text)
+    except TargetError:
+        msg = f"{text!r} is not a port, a whole number from 0 to 65535"
+        raise TargetError(msg) from None
+
+
 def size_of(text: str) -> int:
     """Take a size in bytes with its unit, such as 64MB."""
     found = re.fullmatch(r"(\d+)\s*([kMGT]?)B", text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
-from pmtpy.cli.values import add_reading, count, size_of
+from pmtpy.cli.values import add_reading, port, size_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.errors import TargetError
 
@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     things = "recordings (any FILE that plot reads), or sensors (name[:device]); without any, the default sensors"
     parser.add_argument("things", nargs="*", metavar="TARGET_OR_FILE", help=things)
     add_options(parser)
-    parser.add_argument(
-        "--port", type=count(0, 65_535), default=0, metavar="N", help="listen at this port; default: a free one"
-    )
+    parser.add_argument("--port", type=port, default=0, metavar="N", help="listen at this port; default: a free one")
     parser.add_argument(
         "--address",
         default="127.0.0.1",

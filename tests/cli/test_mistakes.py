@@ -162,8 +162,8 @@ def test_an_option_that_takes_a_number_refuses_all_else_before_anything_begins(
         ("sim powersensor3 --buffer 0", "0 is not a number of bytes"),
         ("sim powersensor3 --pairs 99999999999999999999", "pairs '99999999999999999999'"),
         ("config powersensor3:virtual --samples 0", "'0' is not a whole number from 1"),
-        ("serve rapl:virtual --port 22x", "'22x' is not a whole number from 0 to 65,535"),
-        ("view a.csv --port 65536", "'65536' is not a whole number from 0 to 65,535"),
+        ("serve rapl:virtual --port 22x", "'22x' is not a port, a whole number from 0 to 65535"),
+        ("view a.csv --port 65536", "'65536' is not a port, a whole number from 0 to 65535"),
         ("certify rapl:virtual --rounds two", "'two' is not a whole number"),
     ],
 )
