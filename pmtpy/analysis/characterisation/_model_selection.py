@@ -1,7 +1,7 @@
 """Which of several fits of a kernel the data speak for, and what else they leave possible.
 
-The simplest family that no other beats clearly is named, or none is; other widths and lags that fit nearly as well
-take the name away, or widen the intervals. Pure; docs/fit.md has the rules.
+The simplest family that no other beats clearly is named, or none is; another width that fits nearly as well takes the
+name away, and the intervals span all that does. Pure; docs/fit.md has the rules.
 
 [S78] Schwarz, Annals of Statistics 6 (1978), 461.
 """
@@ -9,7 +9,6 @@ take the name away, or widen the intervals. Pure; docs/fit.md has the rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pmtpy.analysis.characterisation._forward import Fit, variances
@@ -23,7 +22,7 @@ from pmtpy.analysis.characterisation.kernel import (
     KernelFit,
     Shape,
 )
-from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, student_95
+from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, student_95
 from pmtpy.errors import Reason
 
 SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
@@ -31,7 +30,6 @@ MINOR = 0.1  # share of a kernel's variance that a second width must have to cou
 _AS_LIKELY = Z95**2  # chi-squared of one parameter, 95 %
 FEW_READINGS = student_95(2) ** 2  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
-_COMMON = ("gain", "intercept_w", "offset_s", "lag_s")  # what each family has
 
 
 def choose(
@@ -52,7 +50,7 @@ def choose(
     pure : mapping
         What each family is when a second width that does not matter is left out.
     rivals : list of (Fit, float)
-        Fits of shapes that are never named, and their misfits. What they make possible is in the intervals.
+        Fits of shapes that are never named, and their misfits.
     n : int
         Readings.
     """
@@ -72,11 +70,7 @@ def choose(
     if alone and _within(alone, best):
         best = alone
     mine = sum(share[family] for family, alone in pure.items() if best.family in (family, alone)) / total
-    # What is the best with a second width that does not matter says the same.
-    apart = [s for s in shapes if pure[s.family] != best.family or s.family == best.family]
-    others = [(share[s.family], {name: getattr(s, name) for name in _COMMON}) for s in apart]
-    others += [(share[r.family], _says(r, best)) for r, _ in rivals]
-    fit = KernelFit(best.family, _spanning(best, others), tuple(sorted(shapes, key=lambda s: s.loss)), n, odds=odds)
+    fit = KernelFit(best.family, best, tuple(sorted(shapes, key=lambda s: s.loss)), n, odds=odds)
     if mine * (1.0 + NAMED) >= NAMED:
         return fit
     named = " and ".join(f"a {name} has {100.0 * part:.0f} %" for name, part in odds[:2])
@@ -108,50 +102,35 @@ def _name(shape: Shape) -> str:
     return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
 
 
-def with_doubt(
-    fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]], period: float
-) -> KernelFit:
-    """Call the fit ambiguous if quite another width fits nearly as well, or any; then widen what depends on it.
+def with_doubt(fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]]) -> KernelFit:
+    """Call the fit ambiguous if quite another width is possible, or any; then let its intervals span what is possible.
 
-    ``fits``, and those of the profiles, ``valley``, are beside their misfits, minus twice the log-likelihood.
+    That is each fit that is not out of the question, whatever its family, its widths and its lag (under a regular load
+    the same kernel fits at lags that differ by the load's period); each is as uncertain as the best. ``fits``, the
+    minima, and those of the profiles, ``valley``, are beside their misfits, minus twice the log-likelihood. Widths span
+    the minima alone: they have their profiles already.
     """
     best, least = fit.best, min(misfit for _, misfit in fits)
-    # What the lag is of: the best, or a shape that is not named and comes nearest by far.
-    mine = fit.odds[0][0] if fit.spread_s is not None else best.family
-    near = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION]
-    reason = fit.reason or _doubt(best, near)
-    near += [f for f, misfit in valley if misfit - least < OUT_OF_QUESTION]
-    likely = [f for f, misfit in [*fits, *valley] if misfit - least < _AS_LIKELY]
-    alike = [f for f in likely if f.family == best.family and _alike(f, best)]
-    # The same kernel at another lag: under a regular load it differs by the load's period.
-    late = [f for f in near if f.family == mine and abs(f.lag - best.lag_s.value) > period / 4.0]
+    minima, slopes = ([f for f, misfit in rows if misfit - least < OUT_OF_QUESTION] for rows in (fits, valley))
+    reason = fit.reason or _doubt(best, minima)
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
-        # Each of them is as uncertain as the best.
         low, high = (value - estimate.value for value in (estimate.low, estimate.high))
-        return replace(estimate, low=min(estimate.value, *others) + low, high=max(estimate.value, *others) + high)
+        values = [estimate.value, *others]
+        return replace(estimate, low=min(values) + low, high=max(values) + high)
 
-    others = [*(likely if reason else alike), *late]
-    if others:
-        best = replace(
-            best,
-            gain=spanned(best.gain, [f.gain for f in others]),
-            intercept_w=spanned(best.intercept_w, [f.intercept for f in others]),
-            offset_s=spanned(best.offset_s, [f.offset for f in others]),
-            lag_s=spanned(best.lag_s, [f.lag for f in others]),
-            rate=best.rate and spanned(best.rate, [float(f.point[-1]) for f in others]),
-        )
-    # Of a name it spans what has nearly its widths: other minima of the fit, not the slopes about its own.
-    named = [f for f, misfit in fits if misfit - least < OUT_OF_QUESTION and _alike(f, best)]
-    if own := [f for f in (others if reason else named) if f.family == best.family]:
-        best = replace(
-            best,
-            window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
-            tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
-        )
-    spread = fit.spread_s
-    if spread is not None:
-        spread = spanned(spread, [spread.value, *(f.spread for f in near if f.family == mine)])
+    possible, own = [*minima, *slopes], [f for f in minima if f.family == best.family]
+    best = replace(
+        best,
+        gain=spanned(best.gain, [f.gain for f in possible]),
+        intercept_w=spanned(best.intercept_w, [f.intercept for f in possible]),
+        offset_s=spanned(best.offset_s, [f.offset for f in possible]),
+        lag_s=spanned(best.lag_s, [f.lag for f in possible]),
+        rate=best.rate and spanned(best.rate, [float(f.point[-1]) for f in possible]),
+        window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
+        tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
+    )
+    spread = fit.spread_s and spanned(fit.spread_s, [f.spread for f in possible])
     return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason, spread_s=spread)
 
 
@@ -229,24 +208,6 @@ def _doubt(best: Shape, near: list[Fit]) -> Reason:
         "equally: too few readings show the flanks of the load, or it is regular",
         load="use a pseudo-random load, an uneven duty cycle or several periods",
     )
-
-
-def _says(rival: Fit, best: Shape) -> dict[str, Estimate]:
-    """Return what a shape that is never named says of what does not depend on a family: as unsure as the best is."""
-    said = (("gain", rival.gain), ("intercept_w", rival.intercept), ("lag_s", rival.lag))
-    return {name: Estimate.within(value, getattr(best, name).half_width) for name, value in said}
-
-
-def _spanning(best: Shape, others: Sequence[tuple[float, Mapping[str, Estimate]]]) -> Shape:
-    """Widen what does not depend on a family by what others say of it, each by the belief in it."""
-
-    def spanned(name: str) -> Estimate:
-        own: Estimate = getattr(best, name)
-        low, high = mixed([(1e-300, own), *((share, said[name]) for share, said in others if name in said)])
-        return Estimate(own.value, min(low, own.value), max(high, own.value))
-
-    gain, intercept, offset, lag = (spanned(name) for name in _COMMON)
-    return replace(best, gain=gain, intercept_w=intercept, offset_s=offset, lag_s=lag)
 
 
 def pure_of(fit: Fit) -> str:

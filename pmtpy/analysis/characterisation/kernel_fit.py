@@ -159,7 +159,7 @@ def fit_kernel(
     valley += [(f, m) for f, m in in_step if not fit.best.gain.contains(f.gain)]
     if not metered:
         fit = nearest(fit)
-    fit = with_doubt(fit, asked, valley, problem.period)
+    fit = with_doubt(fit, asked, valley)
     return fit if free is None else refuted(fit, free[0], free[1])
 
 
