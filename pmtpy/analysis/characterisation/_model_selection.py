@@ -22,14 +22,13 @@ from pmtpy.analysis.characterisation.kernel import (
     KernelFit,
     Shape,
 )
-from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, student_95
+from pmtpy.analysis.signal.estimate import NAMED, Estimate, student_95
 from pmtpy.errors import Reason
 
 SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
 MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
-_AS_LIKELY = Z95**2  # chi-squared of one parameter, 95 %
 FEW_READINGS = student_95(2) ** 2  # square of what Student's t reaches by chance, 95 %, where two readings decide
-OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # minus twice the log-likelihood beyond that of the best
+OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # beyond the best: of minus twice the log-likelihood
 
 
 def choose(
@@ -135,7 +134,7 @@ def with_doubt(fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple
 
 
 def profiled(fit: KernelFit, family: str, name: str, rows: list[tuple[Fit, float]], late_s: float) -> KernelFit:
-    """Widen a width of one family to where its profile rises to what has one chance in twenty; and bound it.
+    """Widen a width of one family to where its profile is out of the question; and bound it.
 
     Where an edge of the load lies between what two readings see, none of them moves with a width or with the offset,
     and their covariance has no end; but as soon as one sees the edge it is off by much. ``rows`` are fits at other
@@ -176,11 +175,11 @@ def _inside(shape: Shape) -> Shape:
 
 
 def _crossing(value: float, rows: list[tuple[float, float]], sign: float) -> float:
-    """Return the last width to one side of which the misfit is not too large, about the least as its square root."""
+    """Return the last width to one side that is not out of the question: about the least a misfit rises as a square."""
     inner, rise = value, 0.0
     for _, width, misfit in sorted((sign * (w - value), w, max(m, 0.0)) for w, m in rows if sign * (w - value) > 0.0):
-        if misfit > _AS_LIKELY:
-            share = (math.sqrt(_AS_LIKELY) - math.sqrt(rise)) / (math.sqrt(misfit) - math.sqrt(rise))
+        if misfit > OUT_OF_QUESTION:
+            share = (math.sqrt(OUT_OF_QUESTION) - math.sqrt(rise)) / (math.sqrt(misfit) - math.sqrt(rise))
             return inner + share * (width - inner)
         inner, rise = width, misfit
     return inner
