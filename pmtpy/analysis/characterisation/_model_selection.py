@@ -101,24 +101,24 @@ def _name(shape: Shape) -> str:
     return f"a {shape.family}" + (f" of {1e3 * width.value:.3g} ms" if width else "")
 
 
-def with_doubt(fit: KernelFit, fits: list[tuple[Fit, float]], valley: list[tuple[Fit, float]]) -> KernelFit:
+def with_doubt(fit: KernelFit, minima: list[tuple[Fit, float]], slopes: list[tuple[Fit, float]]) -> KernelFit:
     """Call the fit ambiguous if quite another width is possible, or any; then let its intervals span what is possible.
 
     That is each fit that is not out of the question, whatever its family, its widths and its lag (under a regular load
-    the same kernel fits at lags that differ by the load's period); each is as uncertain as the best. ``fits``, the
-    minima, and those of the profiles, ``valley``, are beside their misfits, minus twice the log-likelihood. Widths span
-    the minima alone: they have their profiles already.
+    the same kernel fits at lags that differ by the load's period); each is as uncertain as the best. Both lists,
+    the minima and what the profiles found about them, are beside their misfits, minus twice the log-likelihood. Widths
+    span the minima alone: they have their profiles already.
     """
-    best, least = fit.best, min(misfit for _, misfit in fits)
-    minima, slopes = ([f for f, misfit in rows if misfit - least < OUT_OF_QUESTION] for rows in (fits, valley))
-    reason = fit.reason or _doubt(best, minima)
+    best, least = fit.best, min(misfit for _, misfit in minima)
+    near, about = ([f for f, misfit in rows if misfit - least < OUT_OF_QUESTION] for rows in (minima, slopes))
+    reason = fit.reason or _doubt(best, near)
 
     def spanned(estimate: Estimate, others: list[float]) -> Estimate:
         low, high = (value - estimate.value for value in (estimate.low, estimate.high))
         values = [estimate.value, *others]
         return replace(estimate, low=min(values) + low, high=max(values) + high)
 
-    possible, own = [*minima, *slopes], [f for f in minima if f.family == best.family]
+    possible, own = [*near, *about], [f for f in near if f.family == best.family]
     best = replace(
         best,
         gain=spanned(best.gain, [f.gain for f in possible]),

@@ -117,6 +117,13 @@ def fit_kernel(
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, ONE_CLOCK_RATE))
     if not metered:
         _refuse_synchronous(reference, updates)
+    return _judged(*_explained(problem, reference, lead_s, within_s, repeats_s))
+
+
+def _explained(
+    problem: Problem, reference: PowerTrace, lead_s: float, within_s: float, repeats_s: float | None
+) -> tuple[Problem, list[Fit]]:
+    """Return the readings whose kernels see nothing that the reference does not know, and all fits worth judging."""
     best, shown = None, np.ones(len(problem.y), np.bool_)
     while best is None or not np.all(shown):
         problem = problem.part(shown)
@@ -131,9 +138,14 @@ def fit_kernel(
             "another time, a load that is not flat, or a window that a load of this period does not show"
         )
         raise DeclinedError(msg)
+    return problem, fits
+
+
+def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
+    """Weigh fits against each other: name a family or none, and say how far each number may be off."""
     # One set of weights, from the best fit of all: with weights of its own each fit would forgive itself just those
     # few updates on a flank by which it could be told from the others.
-    weights = huber_weights(best.residuals)
+    weights = huber_weights(min(fits, key=lambda f: f.loss).residuals)
     fits = [polish(problem, f.family, f.point, weights) for f in fits]
     least = min(fits, key=lambda f: f.loss)
     noise, _ = errors(problem, least, design_of(problem, least)[1])
@@ -142,25 +154,25 @@ def fit_kernel(
         """Minus twice the log-likelihood of the readings, and of what is known beforehand."""
         return noise.misfit(problem.t, f.residuals) + problem.unusual(f) ** 2
 
-    asked = [(f, misfit(f)) for f in fits]
-    each = {f.family: (f, m) for f, m in sorted(asked, key=lambda row: -row[1])}  # the best of each family
+    minima = [(f, misfit(f)) for f in fits]
+    each = {f.family: (f, m) for f, m in sorted(minima, key=lambda row: -row[1])}  # the best of each family
     found = {family: row for family, row in each.items() if family not in RIVALS}
     fit, free = _chosen(problem, found, [each[family] for family in RIVALS], weights)
     if fit.family in (BOXCAR, ONE_POLE) and not _pure(problem, found[fit.best.family][0], weights):
         fit = impure(fit)
-    valley: list[tuple[Fit, float]] = []
+    slopes: list[tuple[Fit, float]] = []
     for shape in fit.likely:
         top, low = found[shape.family]
         for name in [*widths_of(top), "offset"]:
             rows = _profile(problem, shape, top, weights, (name, misfit, low))
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
-            valley += rows
+            slopes += rows
     in_step = _in_step(problem, found[fit.best.family][0], weights, misfit)
-    valley += [(f, m) for f, m in in_step if not fit.best.gain.contains(f.gain)]
-    if not metered:
+    slopes += [(f, m) for f, m in in_step if not fit.best.gain.contains(f.gain)]
+    if not problem.metered:
         fit = nearest(fit)
-    fit = with_doubt(fit, asked, valley)
-    return fit if free is None else refuted(fit, free[0], free[1])
+    fit = with_doubt(fit, minima, slopes)
+    return fit if free is None else refuted(fit, *free)
 
 
 def _telling(updates: Updates, reference: PowerTrace, *, metered: bool) -> tuple[Updates, PowerTrace]:
