@@ -8,6 +8,7 @@ decide. Readings have Student's t: a running mean now and then holds an update m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: l
 # then a reading is far off, and all stamps of a program are by tens of milliseconds (work that runs on after its launch
 # returned, the clock of another host), which the readings of some blocks show; and of what single stamps scatter by.
 ROBUST_TAIL = 4.0
+ROUNDS = 6  # of finding power and pace in turn
 _STRETCH = 5.0  # periods either side over which the scatter of the power is one
 _UNSEEN_FACTOR = 2.0  # times the mean pace where updates are missing: nothing there tells that it was no faster
 _HIDDEN_SHARE = 0.12  # of the highest reading, a period: by which power ramps from a load's start where none are seen
@@ -105,6 +107,12 @@ class Posterior:
     # were taken for, and how many unknowns decided that
     moments: tuple[tuple[Floats, Floats], ...]
     sums: tuple[tuple[float, float], ...]
+
+    def averaged(self, found: Sequence[Posterior], share: Floats) -> Posterior:
+        """Return this one with the energy of several, averaged by the shares of belief in them, and its variance."""
+        joules = float(share @ [f.joules for f in found])
+        variance = float(share @ [f.variance + (f.joules - joules) ** 2 for f in found])
+        return replace(self, joules=joules, variance=variance)
 
 
 class Readings:

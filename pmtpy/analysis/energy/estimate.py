@@ -1,10 +1,10 @@
 """The energy of an interval from the readings of a sensor that is late, averages, or looks away. Pure numpy.
 
 One estimator for every sensor and every load: :mod:`pmtpy.analysis.energy._posterior` finds the power behind the
-readings, and the energy is a sum over it; a load that is stamped adds unknowns
-(:mod:`pmtpy.analysis.energy._stamped`). What the readings cannot say is a hypothesis: that the power stepped just
-where the region begins or ends (weighed by how well it explains the readings), and that the load repeats in step with
-the sensor (stated beside the result).
+readings, and the energy is a sum over it. Readings are explained by themselves
+(:mod:`pmtpy.analysis.energy._without_stamps`), or by a load whose stamps are known
+(:mod:`pmtpy.analysis.energy._by_stamps`); here is what is asked of them, and what is stated. That the load repeats in
+step with the sensor is a hypothesis that no reading tells of: it is stated beside the result.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import Pace, Posterior, Readings, Terms
+from pmtpy.analysis.energy._by_stamps import explained_by_stamps
+from pmtpy.analysis.energy._posterior import Posterior, Readings
 from pmtpy.analysis.energy._stamped import StampedLoad
+from pmtpy.analysis.energy._without_stamps import ahead_of_mean, explained_alone, swing
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
@@ -27,19 +28,7 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
-# Of finding power and pace in turn; those of them with what steps at the ends; and more of them of an ideal load.
-_ROUNDS, _WITH_STEPS, _IDEAL_ROUNDS = 6, 2, 2
-_LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
-# Odds beforehand that the power stepped just where a region begins, or ends, or that it rose for as long as it lasts.
-_STEP_ODDS = 1.0 / 3.0
-_MAX_STEP = 3.0  # of the highest reading: of a power that was hardly shown
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
-# A square wave is ahead of its mean by what one that is cut anywhere is off by at its ends, times root 6; readings by
-# as much less as their kernel is long. Half of it at each end, within 95 %.
-_IN_PHASE = math.sqrt(6.0) / (2.0 * Z95)
-# Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3) of its swing, which is twice
-# what readings show of it.
-_FAST_LOAD_SHARE = 1.0 / (4.0 * math.sqrt(3.0))
 UNSEEN_PERIODS = 3.0  # without an update: a longer gap is said, and for as long the last power may go on
 _TOP_UNSEEN = (
     "of a load that repeats so, the readings may see the same part each time, and never its highest power: if it ever "
@@ -159,8 +148,8 @@ def region_energy(
     ends = float(t[-1]) - response.delay_s
 
     def unstamped() -> Energy:
-        found, ahead_j = _alone(Readings(t, seen, response, region), region)
-        swings_w = sum(_swing(found, response, at) for at in region)
+        found, ahead_j = explained_alone(Readings(t, seen, response, region), region)
+        swings_w = sum(swing(found, response, at) for at in region)
         one = _stated(found, response, region, "reconstruction", notes, rounded_w=rounded, parts={"edges": ahead_j})
         one = _in_step(one, (t_s, power), response, region, swings_w=swings_w, load_period_s=load_period_s)
         if load_period_s is None or not top_unseen(response, t_s - response.lag_s, power, region, load_period_s):
@@ -170,7 +159,7 @@ def region_energy(
     if load is None or not load.knows(*region) or not load.switches(begins, ends):
         return unstamped()
     stamped = StampedLoad.beforehand(load, response, t, seen, region)
-    found, share = _informed(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
+    found, share = explained_by_stamps(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
     energy = _by_stamps(found, stamped, notes, rounded_w=rounded)
     if share * (1.0 + NAMED) > NAMED:
         return energy
@@ -271,73 +260,6 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
 # --- with and without the load's stamps ---
 
 
-class _Explained(NamedTuple):
-    """Readings explained by a stamped load, and by what pace and about what values of its unknowns."""
-
-    found: Posterior
-    ideal: Posterior  # the same of a load that is even and switched at its stamps
-    pace: Pace
-    at: Floats
-    square: Floats
-    evidence: float  # of either
-
-
-def _informed(readings: Readings, load: StampedLoad) -> tuple[Posterior, float]:
-    """Explain readings by a stamped load and a rest; and by one whose stamps alone scatter, where that explains more.
-
-    Both are weighed by what the first found of its rise: a load that repeats in step shows next to none, and each finds
-    another. Returned with it: how surely the readings follow the stamps at all.
-    """
-    first = _started(readings, load)
-    followed = load.followed(first.ideal, first.found)
-    even = load.evened()
-    odds = readings.solve(first.pace, even.about(first.at, first.square), judged=True).evidence - first.found.evidence
-    share = 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)))
-    if share * (1.0 + NAMED) < 1.0:
-        return replace(first.found, evidence=first.evidence), followed
-    other = _started(readings, even)
-    best = other if share > 0.5 else first
-    mixed = _mixed(best.found, [first.found, other.found], np.array([1.0 - share, share]))
-    return replace(mixed, evidence=best.evidence), followed
-
-
-def _started(readings: Readings, load: StampedLoad) -> _Explained:
-    """Explain readings by a stamped load and a rest; from another start too where its stamps may be off by more."""
-    first = _explained(readings, load, (0.0, 0.0))
-    if not load.telling:
-        return first
-
-    def odds(start: tuple[float, float]) -> float:
-        return readings.solve(first.pace, load.about(*load.start(*start)), judged=True).evidence
-
-    steps = [sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0)]
-    late = max([(0.0, 0.0), *((0.0, by) for by in steps)], key=odds)
-    best = max([late, *((by, late[1]) for by in steps), *((by, late[1] + by) for by in steps)], key=odds)
-    return max([first, _explained(readings, load, best)], key=lambda f: f.evidence) if any(best) else first
-
-
-def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
-    """Explain readings by a load as loads are; and say how likely that is, or that it is an ideal one.
-
-    An even load that is switched at its stamps has few unknowns, so that readings which show one tell for its rise and
-    for where they were seen. Of how the power follows each switch they tell less: no energy is surer by it.
-    """
-
-    def found(pace: Pace, at: Floats, square: Floats, rounds: int, *, ideal: bool) -> tuple[Pace, Floats, Floats]:
-        for _ in range(rounds):
-            one = readings.solve(pace, load.about(at, square, ideal=ideal))
-            at, pace = one.unknowns, readings.next(pace, one)
-            square = (at - load.mean) ** 2 + np.diag(one.spread)
-        return pace, at, square
-
-    usual = found(readings.first(), *load.start(*start), _ROUNDS, ideal=False)
-    pace, at, square = found(*usual, _IDEAL_ROUNDS, ideal=True)
-    even = readings.solve(readings.stated(pace), load.about(at, square, ideal=True), judged=True)
-    pace, at, square = readings.stated(usual[0]), *usual[1:]
-    stated = readings.solve(pace, load.about(at, square), judged=True)
-    return _Explained(stated, even, pace, at, square, float(np.logaddexp(stated.evidence, even.evidence)))
-
-
 def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, rounded_w: float) -> Energy:
     """State the energy that a stamped load explains the readings by, and what is odd about it."""
     response, region = load.response, load.region
@@ -348,7 +270,7 @@ def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, r
         notes = (*notes, _ODD_DELAYS)
     parts = {
         # What the stamps do not explain may be ahead of its mean at the ends, as any power without stamps.
-        "edges": sum(_ahead_of_mean(found, response, at) for at in region),
+        "edges": sum(ahead_of_mean(found, response, at) for at in region),
         "sampling": math.sqrt(load.unseen_w2(found) * (region[1] - region[0]) * response.period_s),
         "clock": load.delayed_j(found) if late or odd else 0.0,
     }
@@ -376,73 +298,6 @@ def _hardly(share: float) -> str:
     )
 
 
-def _alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, float]:
-    """Explain readings alone; and with a step at the start, the end, or both, as far as that explains them better.
-
-    A program's regions begin and end where its load does, and after one the power is often what it was before: one
-    rise, for as long as the region lasts, which readings may hardly show. Those that see all the time prove it by their
-    values: a step elsewhere between two readings would leave another mean; but for a block that is not shown by itself,
-    such as work that runs on behind the region that launched it. Returned with it: by how many joules the load may be
-    ahead of its mean at the two ends.
-    """
-    nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
-    for _ in range(_ROUNDS - _WITH_STEPS):
-        pace = readings.next(pace, readings.solve(pace, nothing))
-    found: list[Posterior] = []
-    odds: list[float] = []
-    begins, ends = (_step(at, region[1], readings) for at in region)
-    steps = [(), (begins,), (ends,), (begins, ends), (begins - ends,)]
-    for columns, where in zip(steps, [(), region[:1], region[1:], region, region], strict=True):
-        terms, own = _rises(columns, readings) if columns else nothing, pace
-        for _ in range(_WITH_STEPS):
-            own = readings.next(own, readings.solve(own, terms))
-        found.append(readings.solve(readings.stated(own), terms, judged=True))
-        beforehand = len(columns) * math.log(_STEP_ODDS)
-        odds.append(found[-1].evidence + beforehand)
-        if where:  # a step elsewhere in what no reading sees there explains them as well
-            hidden = sum(math.log(max(_unseen(readings, at), 1e-300)) for at in where)
-            if len(where) == 2 and not _seen_within(readings, region):
-                hidden = math.log(_STEP_ODDS)  # as does a higher block that is shorter, or a lower one that is longer
-            odds[0] = float(np.logaddexp(odds[0], odds[-1] + hidden))
-    weight = np.exp(np.array(odds) - max(odds))
-    weight /= np.sum(weight)
-    # A load faster than the readings is ahead of its mean where a region begins or ends with it, at both ends alike.
-    ahead = [sum(_ahead_of_mean(f, response, at) for at in region) for f in found]
-    return _mixed(found[0], found, weight), math.sqrt(float(weight @ np.square(ahead)))
-
-
-def _mixed(one: Posterior, found: Sequence[Posterior], share: Floats) -> Posterior:
-    """Return ``one`` of several with the energy and its variance that all of them have by their shares of belief."""
-    joules = float(share @ [f.joules for f in found])
-    return replace(one, joules=joules, variance=float(share @ [f.variance + (f.joules - joules) ** 2 for f in found]))
-
-
-def _seen_within(readings: Readings, region: tuple[float, float]) -> bool:
-    """Whether a reading tells the power within a region alone; of a slow one, what is new since the one before."""
-    ends, response = readings.ends_s, readings.response
-    looks = response.window_s if not response.tau_s and response.window_s < response.period_s else response.period_s
-    return bool(np.any((ends - looks >= region[0]) & (ends <= region[1])))
-
-
-def _unseen(readings: Readings, at_s: float) -> float:
-    """Return the share of the time between the two readings about an instant that neither sees."""
-    ends, response = readings.ends_s, readings.response
-    after = int(np.clip(np.searchsorted(ends, at_s), 1, len(ends) - 1))
-    return max(0.0, 1.0 - response.span_s / max(float(ends[after] - ends[after - 1]), response.period_s))
-
-
-def _step(at_s: float, end_s: float, readings: Readings) -> Floats:
-    """Return what readings show of a step of one watt at an instant and, last, its energy until ``end_s``."""
-    return np.append(readings.response.step(readings.ends_s - at_s), end_s - at_s)
-
-
-def _rises(columns: Sequence[Floats], readings: Readings) -> Terms:
-    """Return the terms of rises of the power, any of them, each seen by its column."""
-    nothing, shown = np.zeros(len(columns)), np.column_stack(columns)
-    highest = max(float(np.max(np.abs(readings.y))), readings.response.noise_in_s, 1e-9)
-    return Terms(nothing, nothing, nothing + _MAX_STEP * highest, np.zeros(len(shown)), shown)
-
-
 # --- what is stated ---
 
 
@@ -461,7 +316,7 @@ def _stated(
     last = len(found.watts) - 1  # the power just before and just after the two ends
     rose = [found.watts[min(max(end + i, 0), last)] - found.watts[min(max(start + i, 0), last)] for i in (-1, 0)]
     rise = float(found.unknowns[0]) if len(found.unknowns) else 0.0
-    swings = [_swing(found, response, at) + abs(rise) for at in region]
+    swings = [swing(found, response, at) + abs(rise) for at in region]
     seconds = region[1] - region[0]
     all_parts = {
         "reconstruction": math.sqrt(max(0.0, found.variance)),
@@ -473,22 +328,6 @@ def _stated(
         "blind": response.blind_s / math.sqrt(12.0) * math.hypot(*swings),
     }
     return Energy.of(found.joules, method, list(all_parts.items()), notes)
-
-
-def _ahead_of_mean(found: Posterior, response: Response, at_s: float) -> float:
-    """Return by how many joules a load that readings do not resolve may be ahead of its mean where it begins or ends.
-
-    Readings scatter by it; of one that is as short as their period, or is on where they look away, they show a swing.
-    """
-    scatter = float(np.interp(at_s, (found.bounds_s[1:] + found.bounds_s[:-1]) / 2.0, found.scatter))
-    shown = _IN_PHASE * math.sqrt(scatter * max(response.period_s, response.span_s))
-    return max(shown, _FAST_LOAD_SHARE * _swing(found, response, at_s) * response.period_s)
-
-
-def _swing(found: Posterior, response: Response, at_s: float) -> float:
-    """Return the largest less the smallest power within a period of an instant, but for what terms explain."""
-    near = np.abs((found.bounds_s[1:] + found.bounds_s[:-1]) / 2.0 - at_s) < response.period_s
-    return float(np.ptp(found.watts[near]))
 
 
 def _in_step(

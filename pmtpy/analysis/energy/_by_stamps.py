@@ -1,0 +1,88 @@
+"""Readings explained by a load whose stamps are known: how likely they are by it, and the power that they then tell.
+
+A load as loads are, with stamps that are off (:mod:`pmtpy.analysis.energy._stamped`), is weighed against one whose
+stamps alone scatter, and against one that does not follow its stamps at all. Pure numpy; times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from pmtpy.analysis.energy._posterior import ROUNDS, Pace, Posterior, Readings
+from pmtpy.analysis.energy._stamped import StampedLoad
+from pmtpy.analysis.signal.estimate import NAMED
+from pmtpy.core.rows import Floats
+
+_IDEAL_ROUNDS = 2  # more of finding power and pace in turn, of an ideal load
+_LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
+
+
+class _Explained(NamedTuple):
+    """Readings explained by a stamped load, and by what pace and about what values of its unknowns."""
+
+    found: Posterior
+    ideal: Posterior  # the same of a load that is even and switched at its stamps
+    pace: Pace
+    at: Floats
+    square: Floats
+    evidence: float  # of either
+
+
+def explained_by_stamps(readings: Readings, load: StampedLoad) -> tuple[Posterior, float]:
+    """Explain readings by a stamped load and a rest; and by one whose stamps alone scatter, where that explains more.
+
+    Both are weighed by what the first found of its rise: a load that repeats in step shows next to none, and each finds
+    another. Returned with it: how surely the readings follow the stamps at all.
+    """
+    first = _started(readings, load)
+    followed = load.followed(first.ideal, first.found)
+    even = load.evened()
+    odds = readings.solve(first.pace, even.about(first.at, first.square), judged=True).evidence - first.found.evidence
+    share = 1.0 / (1.0 + math.exp(-min(max(odds, -500.0), 500.0)))
+    if share * (1.0 + NAMED) < 1.0:
+        return replace(first.found, evidence=first.evidence), followed
+    other = _started(readings, even)
+    best = other if share > 0.5 else first
+    both = best.found.averaged([first.found, other.found], np.array([1.0 - share, share]))
+    return replace(both, evidence=best.evidence), followed
+
+
+def _started(readings: Readings, load: StampedLoad) -> _Explained:
+    """Explain readings by a stamped load and a rest; from another start too where its stamps may be off by more."""
+    first = _explained(readings, load, (0.0, 0.0))
+    if not load.telling:
+        return first
+
+    def odds(start: tuple[float, float]) -> float:
+        return readings.solve(first.pace, load.about(*load.start(*start)), judged=True).evidence
+
+    steps = [sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0)]
+    late = max([(0.0, 0.0), *((0.0, by) for by in steps)], key=odds)
+    best = max([late, *((by, late[1]) for by in steps), *((by, late[1] + by) for by in steps)], key=odds)
+    return max([first, _explained(readings, load, best)], key=lambda f: f.evidence) if any(best) else first
+
+
+def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
+    """Explain readings by a load as loads are; and say how likely that is, or that it is an ideal one.
+
+    An even load that is switched at its stamps has few unknowns, so that readings which show one tell for its rise and
+    for where they were seen. Of how the power follows each switch they tell less: no energy is surer by it.
+    """
+
+    def found(pace: Pace, at: Floats, square: Floats, rounds: int, *, ideal: bool) -> tuple[Pace, Floats, Floats]:
+        for _ in range(rounds):
+            one = readings.solve(pace, load.about(at, square, ideal=ideal))
+            at, pace = one.unknowns, readings.next(pace, one)
+            square = (at - load.mean) ** 2 + np.diag(one.spread)
+        return pace, at, square
+
+    usual = found(readings.first(), *load.start(*start), ROUNDS, ideal=False)
+    pace, at, square = found(*usual, _IDEAL_ROUNDS, ideal=True)
+    even = readings.solve(readings.stated(pace), load.about(at, square, ideal=True), judged=True)
+    pace, at, square = readings.stated(usual[0]), *usual[1:]
+    stated = readings.solve(pace, load.about(at, square), judged=True)
+    return _Explained(stated, even, pace, at, square, float(np.logaddexp(stated.evidence, even.evidence)))
