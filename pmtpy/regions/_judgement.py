@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.budget import STANDSTILL, UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.components import STANDSTILL
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
 from pmtpy.core.rows import Floats, Frame, Layout

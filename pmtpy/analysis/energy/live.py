@@ -17,7 +17,8 @@ from pmtpy.analysis.energy.estimate import UNSEEN_PERIODS, Energy, likely_energy
 from pmtpy.analysis.signal.estimate import Z95, bend_sd
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.analysis.uncertainty.budget import DOUBTFUL_SHARE, too_short
+from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE
+from pmtpy.analysis.uncertainty.notices import too_short
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
@@ -114,7 +115,7 @@ def live_energy(
     ahead_s = (HOLE if seen.stale else UNSEEN_PERIODS) * response.period_s
     if not _covered(seen, response, seconds, ahead_s):
         raise CoverageError(_UNCOVERED)
-    load, notes = _fit_load(channel, load)
+    load, notes = _fit_load(load)
     unsure_s = math.inf
     if load is not None:
         unsure_s, seen = _MAX_INSTANT_U * response.period_s, seen.dated()
@@ -139,8 +140,8 @@ def live_energy(
         raise CoverageError(_UNCOVERED)
     most = max(energy.evidence for _, energy in found)
     one = mixture([(share * math.exp(energy.evidence - most), energy) for share, energy in found], "lag")
-    named = tuple(f"{channel.name}: {warning}" for warning in one.warnings)
-    return replace(one, warnings=(*named, *notes, *_short(channel, one, seconds, _polled_s(t_s))))
+    said = (*one.warnings, *notes, *_short(channel, one, seconds, _polled_s(t_s)))
+    return replace(one, warnings=tuple(f"{channel.name}: {warning}" for warning in said))
 
 
 def _covered(seen: Updates, response: Response, seconds: float, ahead_s: float) -> bool:
@@ -154,11 +155,11 @@ def _covered(seen: Updates, response: Response, seconds: float, ahead_s: float) 
     return not seen.aged_s or (len(inner) > 1 and float(np.max(np.diff(inner))) <= HOLE * period)
 
 
-def _fit_load(channel: Channel, load: LoadIntervals | None) -> tuple[LoadIntervals | None, tuple[str, ...]]:
+def _fit_load(load: LoadIntervals | None) -> tuple[LoadIntervals | None, tuple[str, ...]]:
     """Return the load if its stamps can be held against the readings, else why not."""
     if load is None or len(load.on_s) * 2 <= _MOST_SWITCHES:
         return load, ()
-    return None, (f"{channel.name}: the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
+    return None, (f"the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
 
 
 def _polled_s(t_s: Floats) -> float:
@@ -173,11 +174,11 @@ def _short(channel: Channel, found: Energy, seconds: float, polled_s: float) -> 
         return ()
     refresh_s, window_s = channel.refresh_s or 0.0, channel.window_s or 0.0
     if seconds < refresh_s + window_s:
-        return (too_short(channel.name, seconds, refresh_s, window_s),)
+        return (too_short(seconds, refresh_s, window_s),)
     if polled_s > refresh_s > 0.0:
         rates = f"refreshes every {duration(refresh_s)} and was read every {duration(polled_s)} only"
-        return (f"{channel.name}: it {rates}, so its readings hardly tell the energy; read it more often (interval=)",)
+        return (f"it {rates}, so its readings hardly tell the energy; read it more often (interval=)",)
     if found.warnings:  # they say why
         return ()
     share = Z95 * blurred / max(abs(found.joules), 1e-300)
-    return (too_short(channel.name, seconds, refresh_s, window_s, share),)
+    return (too_short(seconds, refresh_s, window_s, share),)

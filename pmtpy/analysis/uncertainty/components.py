@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from pmtpy.core.response import Response
 
+STANDSTILL = "standstill"  # of a counter that has never moved
+DOUBTFUL_SHARE = 0.1  # of an energy that is open, or of a region whose rows have not come: above it this is said
+
 
 class Component(NamedTuple):
     """How the errors of one cause are related. Where nothing is said they are new each time, and add in squares."""
@@ -35,7 +38,7 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         "clock": Component(shared=True, at_ends=True),
         "sampling": Component(),
         "unresolved": Component(shared=True, at_ends=True),
-        "standstill": Component(),
+        STANDSTILL: Component(),
         "uncovered": Component(shared=True),
         "lost": Component(lasting=True, repeated=True),
         "drop-out": Component(),

@@ -1,0 +1,251 @@
+"""What leaves an energy uncertain, cause by cause: a standard uncertainty in joules of each. Pure arithmetic.
+
+It knows a :class:`~pmtpy.core.Channel` (what the sensor's maker or a calibration says) and
+:class:`IntervalStatistics` (what was seen in one interval), and nothing else. Every formula is derived in
+docs/uncertainty.md under the name of its component.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pmtpy.analysis.signal.estimate import STANDS_OUT
+from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS, is_power, seen_share, span_s
+from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE, STANDSTILL, of_scale
+from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
+from pmtpy.core.channel import Channel, EnergyMethod
+
+_BOUND = math.sqrt(3.0)  # half the width of a rectangular distribution over its standard deviation (JCGM 100, 4.3.7)
+# Step times gap over the rms error of an edge: both lie at the same random place of a gap that is filled with its mean.
+_IN_A_GAP = math.sqrt(30.0)
+# Errors of an edge in a wide window, in squares of the window and of the bend of its readings: fits sines of 0.7 to 2.5
+# periods within the window to within a factor of two.
+_BEND_VARIANCE = 0.09
+_MAX_CURVED_LENGTHS = 4.0  # and no more than the same sines hold in an interval that is short beside the window
+# A counter that is read between two of its moves tells the power at that instant by its mean alone. For loads that work
+# in bursts the rms error of that mean, relative, is this (docs/uncertainty.md, "Edges").
+_BURSTS = 0.66
+# A power that is averaged over a window, or counted between two moves, may have been used anywhere in that time: the
+# relative error for a load that is on and off for equal times, its period between a tenth of that time and all of it,
+# even in the logarithm. Steady readings do not exclude such a load: they may hold a whole number of its periods.
+_HIDDEN = 0.067
+# A load that none of n readings saw may run for a share of the time whose mean square is 2 / ((n + 2)(n + 3)) (rule of
+# succession), at any power between nothing and the mean, which is off the mean by root 1/3 of it.
+_NEVER_SEEN = math.sqrt(2.0 / 3.0)
+# Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
+_COARSEST_W = 1.0
+
+
+class Causes:
+    """One energy and what its channel and what was seen make of it, each cause by itself.
+
+    A section of docs/uncertainty.md derives each method.
+    """
+
+    def __init__(self, channel: Channel, seen: IntervalStatistics) -> None:
+        self.channel, self.seen = channel, seen
+        self.power, self.mean = is_power(channel), channel.energy_method is EnergyMethod.MEAN
+        self.refresh_s, self.window_s = channel.refresh_s or 0.0, channel.window_s or 0.0
+        self.sample_s = max(seen.sample_s, self.refresh_s)  # time for which one reading stands
+        self.noise_w = channel.noise or seen.noise_watts
+        self.step = channel.smallest_step
+        span = span_s(channel)
+        between = self.sample_s if self.power else self.refresh_s
+        self.needed_s = between + (span or 0.0)  # shortest interval that is sure to contain one whole reading
+        self.covers = seen_share(channel, self.sample_s)
+        known_s = seen.seconds - seen.uncovered_s
+        self.mean_w = abs(seen.joules) / known_s if known_s > 0 else seen.peak_watts
+
+    def components(self) -> dict[str, float]:
+        """Return the standard uncertainty of each cause by its name, those that are zero too."""
+        return {
+            **self.scale(),
+            "resolution": self.resolution(),
+            "noise": self.noise(),
+            "edges": self.edges(),
+            "ahead": self.ahead(),
+            # one end is let in, one left out: the power is that of an earlier interval
+            "lag": abs(self.seen.late_joules),
+            "clock": self.seen.clock_joules,  # all rows may be shifted by as much
+            "sampling": self.sampling(),
+            "unresolved": self.unresolved(),
+            STANDSTILL: self.standstill(),
+            "uncovered": self.uncovered(),
+            "lost": self.lost(),
+            "drop-out": self.seen.dropped_joules,
+            "skipped": self.seen.skipped_joules,  # renewals that did not come
+        }
+
+    def _readings(self) -> float:
+        """Independent readings in the interval, at least one."""
+        return max(1.0, self.seen.seconds / self.sample_s if self.sample_s > 0 else self.seen.rows)
+
+    def scale(self) -> dict[str, float]:
+        """What is wrong alike in every reading of a power; in a counter's difference all but the gain cancels."""
+        of, seen = self.channel, self.seen
+        wrong = of_scale(of.response, of.gain_u, of.offset_u, seen.joules, seen.seconds)
+        return wrong if self.power else {"gain": wrong["gain"]}
+
+    def resolution(self) -> float:
+        """Rounding: twice in a counter's difference; of a power, the same way in all readings: they may be alike.
+
+        A register may as well cut off as round, which is half a step for all values alike, at even odds; a calibrated
+        zero contains it.
+        """
+        one = (self.unseen_w() or self.step) / 2.0 / _BOUND
+        if not self.power:
+            return one * math.sqrt(2.0)
+        cut_off = 0.0 if self.channel.offset_u else _BOUND**2 / 2.0
+        return one * self.seen.seconds * math.sqrt(cut_off + 1.0)
+
+    def unseen_w(self) -> float:
+        """Where all readings of a power are zero: what it may have been all the same, less than one step; else 0."""
+        seen = self.seen
+        known = seen.uncovered_s < seen.seconds and seen.rows > 0
+        if not self.power or not known or seen.joules or seen.peak_watts or (seen.unseen_s and seen.range_watts[1]):
+            return 0.0
+        return self.step if self.channel.resolution is not None else max(self.step, _COARSEST_W)
+
+    def noise(self) -> float:
+        """White noise of single readings, averaged over those in the interval; twice in a counter's difference."""
+        if not self.power:
+            return self.channel.noise * math.sqrt(2.0)
+        return self.noise_w * self.seen.seconds / math.sqrt(self._readings()) if self.noise_w else 0.0
+
+    def _beyond_noise(self) -> float:
+        """What the RMS step of the power exceeds that of noise alone, squared."""
+        white = 2.0 * self.channel.noise**2 if self.power else 0.0
+        return max(0.0, self.seen.rms_step_watts**2 - white)
+
+    def edges(self) -> float:
+        """Return what the two ends leave open: each falls between two refreshes, or inside an averaging window.
+
+        By how much follows from how far the power moved there.
+        """
+        seen = self.seen
+        if not self.power:
+            # One that has rested since before: it stands still, or the part uses nothing (the same as a long age).
+            rests = not seen.joules and not self._never_moved()
+            rested_j = seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND if rests else 0.0
+            return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
+        sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
+        curved = _BEND_VARIANCE * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
+        own_s = 0.0 if self.wide() else self.window_s  # of a wide one its bends tell
+        squares = 2.0 * (curved + self._hidden(own_s))  # what lies between the windows is in "sampling"
+        smeared = 0.0
+        for edge in (seen.start, seen.end):
+            swing = max(0.0, edge.peak_to_peak_watts - STANDS_OUT * self.noise_w)
+            squares += self.covers * (swing * sample / _IN_A_GAP) ** 2
+            smeared += swing * self._smeared_s(window) / 2.0 / _BOUND
+        return math.hypot(math.sqrt(squares), smeared)
+
+    def _smeared_s(self, window: float) -> float:
+        """Of a region that is the work itself: the energy that a window shows outside of it, over what it shows of it.
+
+        A block of the length ``L`` in a window ``W`` is shown as a trapezium, ``min(L, W)/W`` as high and ``W + L``
+        long; a quarter of ``W`` is outside where ``L`` is longer, and all but ``L`` of a much shorter one.
+        """
+        length = min(self.seen.seconds, window)
+        ramps = max(0.0, length - window / 2.0)
+        return window - length + ramps * ramps / length if length > 0.0 else 0.0
+
+    def _hidden(self, mean_s: float) -> float:
+        """Square of what a load may be ahead of its mean within a time of which the mean alone is known."""
+        return (_HIDDEN * self.mean_w * mean_s) ** 2
+
+    def wide(self) -> bool:
+        """Whether a window spreads an instant over several readings."""
+        return self.window_s > SEVERAL_RENEWALS * self.sample_s
+
+    def _counted(self, edge: Edge) -> float:
+        """Square of what one end of a counter's interval may be off; what was shown there is up to a refresh old.
+
+        An age that is uniform up to ``T`` has the variance ``T^2/12`` and the mean square ``T^2/3``: the one for the
+        power that is known, the other for what the power at that moment is off it.
+        """
+        bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2 + self._hidden(edge.gap_s)
+        power = max(edge.watts, self.mean_w)
+        return bridged + (power * edge.old_s) ** 2 * (1.0 / 12.0 + _BURSTS**2 / 3.0)
+
+    def ahead(self) -> float:
+        """No row has come for the last part of the interval: the power may have moved there as it did before.
+
+        Beyond a few samples it walks, one step in each: a walk with steps of ``r`` has the variance ``r^2 a^3 / (3 D)``
+        in its integral. A stream whose rows have not come is thousands of samples behind, whose noise hides the steps
+        of the load: how far its power, carried on for as long, was off of late tells more.
+        """
+        late, carried = self.seen.late, min(self.seen.extrapolated_s, self.seen.seconds)
+        if late is not None and 2.0 * carried > self.seen.seconds > 0.0:
+            # What the power did before does not tell of a load that is measured because it begins: less of it was seen
+            # than is missing. If loads began and ended of late it is one of those; else it may be any.
+            changes = late.off_joules > DOUBTFUL_SHARE * late.peak_watts * carried
+            most = late.peak_to_peak_watts if changes else self.channel.max_watts
+            return math.nan if most is None else max(most * carried / _BOUND, late.off_joules)
+        if late is not None and late.off_joules:
+            return late.off_joules
+        ahead, sample = max(self.seen.unseen_s, self.seen.extrapolated_s), self.sample_s
+        if ahead <= 0.0:
+            return 0.0
+        rms = math.sqrt(self._beyond_noise())
+        near = rms * math.sqrt(ahead * (sample + ahead) / 2.0)
+        walked = rms * math.sqrt(ahead**3 / (3.0 * sample)) if sample > 0.0 else 0.0
+        bound_s = min(ahead, self.seen.seconds) / _BOUND
+        most = (self.seen.range_watts[1] - self.seen.range_watts[0]) * bound_s  # it stays between those that were seen
+        between = late.peak_to_peak_watts * bound_s if late is not None else 0.0
+        return max(near, min(walked, most), between)
+
+    def sampling(self) -> float:
+        """What is not seen between the windows: steps that are misplaced there, and changes faster than the samples."""
+        if self.covers == 1.0:
+            return 0.0
+        fast = max(0.0, self.seen.alternating_watts**2 - self.channel.noise**2) * 5.0 / 6.0
+        each = self._beyond_noise() / 12.0 + fast
+        seen = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
+        never = (1.0 - self.covers) * _NEVER_SEEN * self.mean_w * self.seen.seconds / (self.seen.looked + 2.5)
+        return math.hypot(math.sqrt(seen), never)
+
+    def unresolved(self) -> float:
+        """Less than one reading: the power inside can be anything from nothing to the most it can be."""
+        seen = self.seen
+        read_at_both = not self.power and seen.start.gap_s == seen.end.gap_s == 0.0
+        if read_at_both or seen.seconds >= self.needed_s or seen.uncovered_s >= seen.seconds:
+            return 0.0
+        limit = self.channel.max_watts
+        top = limit if limit is not None else 2.0 * max(self.mean_w, seen.peak_watts)
+        return (1.0 - seen.seconds / self.needed_s) * top * seen.seconds / 2.0 / _BOUND
+
+    def _never_moved(self) -> bool:
+        """Whether a counter has stood since it began to count."""
+        return math.isnan(self.seen.rested_watts) and not self.seen.joules
+
+    def standstill(self) -> float:
+        """Nothing tells a part that is off from a counter that does not count, where it has never been seen to.
+
+        A part that is powered may have used as much as its limit by the time at which the rest is doubted.
+        """
+        known_s = self.seen.seconds - self.seen.uncovered_s
+        if not self._never_moved() or known_s <= 0.0:
+            return 0.0
+        limit = self.channel.max_watts if self.channel.least_watts > 0.0 else None
+        return math.nan if limit is None else limit * known_s / _BOUND
+
+    def uncovered(self) -> float:
+        """Time without known energy may have held as much as the rest; without a whole reading, up to the limit.
+
+        Where that is because rows are late, it may have held the largest power of late.
+        """
+        unknown_s, limit = self.seen.uncovered_s, self.channel.max_watts
+        if unknown_s <= 0.0:
+            return 0.0
+        known_s = self.seen.seconds - unknown_s
+        if known_s > self.sample_s or (known_s > 0.0 and self.mean_w):
+            return max(self.mean_w, self.seen.late.peak_watts if self.seen.late is not None else 0.0) * unknown_s
+        return math.nan if limit is None else limit * unknown_s / _BOUND
+
+    def lost(self) -> float:
+        """Lost rows that were bridged by their neighbours."""
+        seen = self.seen
+        if not seen.lost or seen.uncovered_s > 0:
+            return 0.0
+        spacing = self.refresh_s or seen.seconds / max(1, seen.rows + seen.lost)
+        return seen.rms_step_watts * spacing * seen.lost / 2.0 / _BOUND
