@@ -200,25 +200,26 @@ class Region(Mapping[str, Measurement]):
         key = self._key(target)
         if key in self._settled:
             return self._settled[key]
-        measured = self._between(key, *self._span(key))
+        acquisition, (start, end) = self._acquisitions[key], self._span(key)
+        a, b = acquisition.readings(start.start, end)
+        measured = interval_energy(acquisition, a, b, start.peak.watts)
         if measured.settled:
             self._settled[key] = measured
         return measured
 
-    def _between(self, key: str, start: OpenStretch, end: Bookmark) -> Measurement:
-        acquisition = self._acquisitions[key]
-        a, b = acquisition.readings(start.start, end)
-        return interval_energy(acquisition, a, b, start.peak.watts)
-
     def until_lost(self) -> dict[str, Measurement]:
-        """Return by target what sensors that were lost inside had measured before: covered until then.
+        """Return by target what sensors that were lost had measured before: covered until then.
 
         One that was lost before it had measured anything has no entry.
         """
         found = {}
-        for target, (start, end) in self._cut.items():
+        for target, acquisition in self._acquisitions.items():
+            if acquisition.intake.failure is None:
+                continue
             with contextlib.suppress(PmtError):
-                found[target] = self._between(target, start, end)
+                start, end = self._cut[target] if target in self._cut else self._span(target)
+                a, b = acquisition.as_known(start.start, end)
+                found[target] = interval_energy(acquisition, a, b, start.peak.watts)
         return {target: m for target, m in found.items() if m.coverage > 0}
 
     def _key(self, target: str | Sensor) -> str:

@@ -23,6 +23,7 @@ from pmtpy.errors import PmtError, TargetError
 from pmtpy.sensor._curve import Curve
 from pmtpy.sensor._gaps import ReadingGaps
 from pmtpy.sensor._labels import WaitingLabels
+from pmtpy.sensor._lock import PatientLock
 
 _log = logging.getLogger("pmtpy")
 _LABEL_S = 0.25  # in which a device renews what it shows, or a marked frame comes, or it is not waited for
@@ -37,7 +38,7 @@ class Intake:
 
     Attributes
     ----------
-    lock : RLock
+    lock : PatientLock
         Held while the source is read and the curve is asked. Never hold it while the poller is started or stopped.
     source : Source
         What is read.
@@ -69,7 +70,7 @@ class Intake:
         profiles = calibration.profiles if calibration is not None else {}
         self.layout = Layout(calibration.channels(source.channels) if calibration is not None else source.channels)
         self.curve = Curve(self.layout, {name: p.curve.true for name, p in profiles.items()}, history_s)
-        self.lock = threading.RLock()
+        self.lock = PatientLock(target)
         self.failure: PmtError | None = None
         self.unusable = ""
         self.feed: Callable[[Frame], None] | None = None
@@ -263,7 +264,7 @@ class Intake:
 
     def _step_quietly(self) -> None:
         """Take what has come, also of what is slow: who ends a dump waits. The call that asks for values raises."""
-        with self.lock, contextlib.suppress(PmtError):
+        with contextlib.suppress(PmtError), self.lock:
             self.step()
 
     def _unlabelled(self, until_ns: int) -> bool:

@@ -60,10 +60,13 @@ class Watch:
         if not self._needed():
             return
         try:
-            with intake.lock:
+            intake.lock.acquire()  # for as long as it takes: nobody waits for the poller
+            try:
                 if intake.alive:
                     intake.step()
                     return
+            finally:
+                intake.lock.release()
         except PmtError:
             _log.debug("the poller of %s ends", self._target, exc_info=True)
         except Exception as error:  # noqa: BLE001  (a fault of a driver must reach the user)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,9 +20,10 @@ from pmtpy.core.clock import NS_PER_S, Anchor, Clock
 from pmtpy.core.rows import Frame, Point, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import Origin
-from pmtpy.errors import PmtError, SensorClosedError, SourceLostError
+from pmtpy.errors import PmtError, SensorClosedError
 from pmtpy.sensor._demand import Demand
 from pmtpy.sensor._intake import Intake
+from pmtpy.sensor._lock import PatientLock
 from pmtpy.sensor._states import States
 from pmtpy.sensor._watch import Watch
 from pmtpy.sensor.history import Around, Bookmark, CurvePoint, History, PeakHold, Recent
@@ -31,7 +31,6 @@ from pmtpy.sensor.load_stamps import LoadHistory
 
 CLOSE_TIMEOUT_S = 5.0  # at the end, with a device whose reading does not return
 _STALE_S, _STALE_REFRESHES = 1.0, 3.0  # a power that was last read longer ago is not shown as that of now
-_ANSWER_S = 20.0  # where a result waits for it: the slowest instruments are given up after ten
 _log = logging.getLogger("pmtpy")
 
 
@@ -242,13 +241,8 @@ class Acquisition:
 
         Raises SourceLostError: that takes for ever.
         """
-        if not self.intake.lock.acquire(timeout=_ANSWER_S):
-            msg = f"{self.target} has not answered for {_ANSWER_S:g} s: its driver, or the bus behind it, hangs"
-            raise SourceLostError(msg)
-        try:
+        with self.intake.lock:
             return self._ended(stretch, now_ns)
-        finally:
-            self.intake.lock.release()
 
     def _ended(self, stretch: OpenStretch, now_ns: int) -> Bookmark:
         end = self._now(now_ns)
@@ -400,7 +394,7 @@ class Acquisition:
 
     def disown(self, why: str) -> None:
         """Leave the device to the parent, in a child process; the lock may be held by a thread that is not here."""
-        self.intake.unusable, self.intake.lock = why, threading.RLock()
+        self.intake.unusable, self.intake.lock = why, PatientLock(self.target)
         self.loads.disown(why)
 
     def drop(self) -> None:

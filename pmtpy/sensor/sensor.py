@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock, interval_seconds
-from pmtpy.core.source import Source, Timestamps
+from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
 from pmtpy.sensor.acquisition import CLOSE_TIMEOUT_S, Acquisition
@@ -308,13 +308,11 @@ class Sensor:
             raise SinkError(msg)
         ending, problem = self._end_dump(writer, until_ns)
         made.schedule()
-        if made.intake.failure is not None:
-            raise made.intake.failure
         if problem is not None:
             raise problem
         return ending
 
-    def _end_dump(self, writer: Writer, until_ns: int) -> tuple[Ending, SinkError | None]:
+    def _end_dump(self, writer: Writer, until_ns: int) -> tuple[Ending, PmtError | None]:
         """End the file behind an instant; return what was written, and what is wrong with it.
 
         Several threads may do so at once, and one that is interrupted (Ctrl-C) may do so again: the dump is over only
@@ -322,22 +320,22 @@ class Sensor:
         """
         made = self._acquisition
         short_ns, left = made.catch_up(until_ns)
-        with made.intake.lock:
+        with made.intake.lock.even_in_vain() as hangs:
             now = made.clock.anchor()
-            remarks = made.remarks(self._dumped_since_ns, now.monotonic_ns)
+            remarks = Remarks() if hangs else made.remarks(self._dumped_since_ns, now.monotonic_ns)
             if left:
                 said = f"labels of marks that no row followed before the end: {', '.join(left)}"
                 remarks = replace(remarks, warnings=(*remarks.warnings, said))
             short_ns = min(short_ns, max(0, until_ns - self._dumped_since_ns))
-            writer.end(now, str(made.intake.failure or ""), remarks, short_ns)
+            writer.end(now, str(made.intake.failure or hangs or ""), remarks, short_ns)
             if self._dump is writer:
                 made.end_feed()
         ending = writer.wait()
-        with made.intake.lock:
+        with made.intake.lock.even_in_vain():
             if self._dump is writer:
                 self._dump = None
                 self._life.keep(needed=False)
-        return ending, _problem_of(ending, writer, self.target)
+        return ending, made.intake.failure or hangs or _problem_of(ending, writer, self.target)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -358,7 +356,7 @@ class Sensor:
         problem = self._end_dump(writer, made.clock.now_ns())[1] if writer is not None else None
         made.close()
         self._life.end()
-        if problem is not None and made.intake.failure is None:
+        if isinstance(problem, SinkError):
             raise problem
 
     def __enter__(self) -> Self:

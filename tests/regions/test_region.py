@@ -306,7 +306,7 @@ def test_a_region_ends_when_it_is_left_though_a_reader_holds_the_sensor() -> Non
 
 
 def test_a_sensor_that_hangs_at_the_end_of_a_region_costs_no_other_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pmtpy.sensor.acquisition._ANSWER_S", 0.05)
+    monkeypatch.setattr("pmtpy.sensor._lock.ANSWER_S", 0.05)
     clock = ManualClock()
     world = make_world("constant:60", clock=clock)
     stuck, well = Counter(world), Counter(world)
@@ -450,6 +450,27 @@ def test_what_a_lost_sensor_had_measured_before_is_kept_with_its_coverage() -> N
         with Region("after", {"test": sensor}, without_lost=True) as later:
             clock.advance(1)
         assert later.until_lost() == {}
+
+
+def test_what_a_sensor_had_measured_is_kept_where_its_loss_shows_after_the_region() -> None:
+    clock = ManualClock()
+    source = Gauge(make_world("constant:10", clock=clock))
+    with Sensor(source, "gauge", clock) as sensor:
+        clock.advance(1.0)
+        sensor.read()
+        with pmt.region("half", sensor) as r:
+            clock.advance(1.0)
+            sensor.read()
+            clock.advance(1.0)
+        source.gone = True
+        with pytest.raises(pmt.SourceLostError):
+            sensor.read()
+        with pytest.raises(pmt.SourceLostError):
+            r["gauge"]
+        m = r.until_lost()["gauge"]
+        assert m.seconds == pytest.approx(2.0)
+        assert 0.4 < m.coverage < 0.8
+        assert m.joules == pytest.approx(10 * m.seconds * m.coverage, rel=0.01)
 
 
 @pytest.mark.parametrize("others", [0, 1])

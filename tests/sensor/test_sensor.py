@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -556,3 +557,79 @@ def test_states_in_the_silence_of_a_stream_are_apart_and_tell_no_energy() -> Non
         stream.held_ns = math.inf  # they were only late
         assert pmt.joules(begun, sensor.read()) == pytest.approx(255.0)
         assert pmt.joules(one, two) == pytest.approx(120.0)
+
+
+class _Hung(Counter):
+    """A counter whose driver hangs in every call from an instant on."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(make_world("constant:60", clock=clock))
+        self.hangs, self.reading, self.free = False, threading.Event(), threading.Event()
+
+    def poll(self) -> list[float]:
+        if self.hangs:
+            self.reading.set()
+            assert self.free.wait(240)
+        return list(super().poll())
+
+
+@pytest.fixture
+def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ManualClock, _Hung, Sensor]]:
+    """A sensor, and its source, which another thread can be made to hang in."""
+    monkeypatch.setattr("pmtpy.sensor._lock.ANSWER_S", 0.05)
+    monkeypatch.setattr("pmtpy.sensor._lock._AGAIN_S", 0.01)
+    monkeypatch.setattr("pmtpy.sensor.sensor.CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("pmtpy.sensor.acquisition.CLOSE_TIMEOUT_S", 0.05)
+    clock = ManualClock()
+    source = _Hung(clock)
+    sensor = Sensor(source, "hung", clock)
+    yield clock, source, sensor
+    source.free.set()
+    sensor.close()
+
+
+def _hang(source: _Hung, sensor: Sensor) -> threading.Thread:
+    source.hangs = True
+    reader = threading.Thread(target=sensor.read, daemon=True)
+    reader.start()
+    assert source.reading.wait(240)
+    return reader
+
+
+def test_whoever_asks_a_sensor_that_hangs_is_told_so_and_it_is_usable_when_it_answers(
+    hung: tuple[ManualClock, _Hung, Sensor],
+) -> None:
+    clock, source, sensor = hung
+    before = sensor.read()
+    reader = _hang(source, sensor)
+    asked: list[Callable[[], object]] = [
+        sensor.read,
+        sensor.history,
+        lambda: sensor.mark("here"),
+        lambda: pmt.region("later", sensor).__enter__(),
+        lambda: sensor.start_dump(io.StringIO()),
+    ]
+    for ask in asked * 2:
+        with pytest.raises(pmt.SourceLostError, match="has not answered"):
+            ask()
+    source.free.set()
+    reader.join(240)
+    clock.advance(1.0)
+    assert pmt.joules(before, sensor.read()) == pytest.approx(60.0)
+
+
+def test_the_file_of_a_sensor_that_hangs_is_ended_and_says_why(
+    hung: tuple[ManualClock, _Hung, Sensor], tmp_path: Path
+) -> None:
+    _, source, sensor = hung
+    path = tmp_path / "hung.csv"
+    sensor.start_dump(path)
+    reader = threading.Thread(target=lambda: _hang(source, sensor))
+    reader.start()
+    reader.join(240)
+    with pytest.raises(pmt.SourceLostError, match="has not answered"):
+        sensor.stop_dump()
+    told = json.loads((tmp_path / "hung.csv.json").read_text())
+    assert not told["complete"]
+    assert "has not answered" in told["error"]
+    assert len(path.read_text().splitlines()) >= 2

@@ -1,0 +1,69 @@
+"""The lock of one source. Who waits for a reading of another thread that never returns is told so, and goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from pmtpy.errors import SourceLostError
+
+ANSWER_S = 20.0  # for which a reading is waited for: the slowest instruments are given up after ten
+_AGAIN_S = 0.5  # for which one is that was waited for in vain before
+
+
+class PatientLock:
+    """Held while a source is read and its curve is asked; may be taken again by the thread that has it.
+
+    A driver may hang, or the bus behind it, and whoever reads it has the lock for ever then. So the with-statement
+    raises SourceLostError instead of waiting for longer than the slowest instrument needs.
+
+    Parameters
+    ----------
+    target : str
+        The name of the sensor, for the message.
+    """
+
+    __slots__ = ("_in_vain", "_lock", "_target")
+
+    def __init__(self, target: str) -> None:
+        self._lock, self._target = threading.RLock(), target
+        self._in_vain = False  # whether the last wait was, since when nobody had it
+
+    def acquire(self, *, blocking: bool = True, timeout: float = -1.0) -> bool:
+        """Take the lock, or say that it was not to be had: as a lock of :mod:`threading` does."""
+        taken = self._lock.acquire(blocking, timeout)
+        if taken or timeout > 0:
+            self._in_vain = not taken
+        return taken
+
+    def release(self) -> None:
+        """Let it go."""
+        self._lock.release()
+
+    @contextmanager
+    def even_in_vain(self) -> Iterator[SourceLostError | None]:
+        """Hold it for what must be done in any case; give why it is not held, where a reading does not return."""
+        hangs = None
+        try:
+            self.__enter__()
+        except SourceLostError as error:
+            hangs = error
+        try:
+            yield hangs
+        finally:
+            if hangs is None:
+                self._lock.release()
+
+    def __enter__(self) -> None:
+        if self._lock.acquire(False):
+            self._in_vain = False
+        elif not self.acquire(timeout=_AGAIN_S if self._in_vain else ANSWER_S):
+            msg = f"{self._target} has not answered for {ANSWER_S:g} s: its driver, or the bus behind it, hangs"
+            raise SourceLostError(msg)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
