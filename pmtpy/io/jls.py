@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -34,6 +33,7 @@ import numpy.typing as npt
 from pmtpy.core.closing import Closing
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError
+from pmtpy.io import _locks
 from pmtpy.io.columns import mean_powers
 
 MAGIC = b"jlsfmt\r\n \n \x1a  "
@@ -91,30 +91,6 @@ def listening() -> Iterator[Complaints]:
         heard.detach()
 
 
-def lock(path: Path, *, exclusive: bool) -> int | None:
-    """Lock a file, for its writer alone or for readers; return the descriptor that holds it, None where taken.
-
-    -1 stands for a system without such locks.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return -1
-    held = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(held, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        return None
-    return held
-
-
-def unlock(held: int | None) -> None:
-    """Give a lock back."""
-    if held is not None and held >= 0:
-        os.close(held)
-
-
 class JlsFile(Closing):
     """An open JLS file of ours. Used by one thread at a time; close it, or use a with-statement.
 
@@ -142,16 +118,13 @@ class JlsFile(Closing):
         self.path = path
         with path.open("rb") as file:
             stated, there = int.from_bytes(file.read(_LENGTH.stop)[_LENGTH], "little"), path.stat().st_size
-        if stated > there:
-            why = f"it was cut short: {there:,} of its {stated:,} bytes are there"
-            raise self._error(f"{why}; copy it again from its source")
-        held = lock(path, exclusive=False) if not stated else -1
-        if held is None:
-            raise self._error("it is still being written; read it when the dump has ended, or dump to CSV or Parquet")
-        try:
+            if stated > there:
+                why = f"it was cut short: {there:,} of its {stated:,} bytes are there"
+                raise self._error(f"{why}; copy it again from its source")
+            if not stated and not _locks.take(file.fileno(), exclusive=False):
+                why = "it is still being written; read it when the dump has ended, or dump to CSV or Parquet"
+                raise self._error(why)
             self._file = self._ask(pyjls.Reader, str(path))
-        finally:
-            unlock(held)
         self.facts, first = self._metadata()
         notes = []
         if not stated and self.facts.get("rows") is not None:  # else the metadata tell that it was not ended

@@ -66,16 +66,12 @@ class JlsSink:
         self._last: tuple[int, int, Floats] | None = None  # sample, time and joules of the newest row
         self._origin: tuple[int, Floats] | None = None
         self._utc: tuple[int, int] | None = None  # sample and time of the newest entry
-        self._held = jls.lock(self._path, exclusive=True)
-        if self._held is None:
-            msg = f"{self._path} is being written or read by another program; name another file"
-            raise SinkError(msg)
         self._heard = jls.Complaints()
         self._heard.attach()
         try:
             self._file = pyjls.Writer(str(self._path))
         except (RuntimeError, ValueError) as error:
-            self._let_go()
+            self._heard.detach()
             msg = f"cannot write {self._path}: {error}"
             raise SinkError(msg) from error
         source = header.identity
@@ -251,13 +247,9 @@ class JlsSink:
             msg = f"cannot finish {self._path}: {error}; it may not be readable"
             raise SinkError(msg) from error
         finally:
-            self._let_go()
-        self._output.close()
+            self._heard.detach()
+            self._output.close()
         return ending
-
-    def _let_go(self) -> None:
-        self._heard.detach()
-        jls.unlock(self._held)
 
 
 _NONE, _NO_ROWS = np.empty((0, 1)), np.empty(0, np.int64)

@@ -1,8 +1,8 @@
 """The place that bytes of a dump go to: a new file, or an open stream. And the small JSON file beside it.
 
 Whole rows are handed over in one call each, so a process that is killed leaves whole rows. An existing file is never
-replaced unless that is asked for. What cannot be written raises :class:`~pmtpy.errors.SinkError`, and what is in the
-file by then is cut back to whole rows.
+replaced unless that is asked for, and one that is being written never is. What cannot be written raises
+:class:`~pmtpy.errors.SinkError`, and what is in the file by then is cut back to whole rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pmtpy.errors import SinkError, TargetError
+from pmtpy.io import _locks
 from pmtpy.io.whole import write_whole
 
 Buffer = bytes | bytearray | memoryview
@@ -48,7 +49,7 @@ class Output:
     Attributes
     ----------
     path : Path or None
-        The file, if it was opened by name.
+        The file, if it was opened by name; absolute.
     regular : bool
         Whether it is an ordinary file, which may have others beside it and can be cut back.
     overwrite : bool
@@ -63,7 +64,7 @@ class Output:
         self._end = 0
         self._fresh = False
         if isinstance(target, (str, os.PathLike)):
-            self.path = Path(target)
+            self.path = _fixed(target)
             self._open(self.path, overwrite=overwrite)
         elif callable(getattr(target, "write", None)):
             self._borrow(target)
@@ -71,6 +72,10 @@ class Output:
             msg = f"a dump is written to a path or to a stream, and {target!r} is neither"
             raise TargetError(msg)
         self.regular = self.path is not None and stat.S_ISREG(os.fstat(self._fd).st_mode)
+        if self.regular and not _locks.take(self._fd, exclusive=True):
+            os.close(self._fd)
+            msg = f"{self.path} is being written, or read, by another dump or program; name another file"
+            raise SinkError(msg)
 
     @property
     def name(self) -> str:
@@ -153,6 +158,7 @@ class Output:
         """Close the file if it was opened here; a borrowed stream stays open."""
         fd, self._fd = self._fd, -1
         if fd >= 0 and self._stream is None:
+            _locks.give_back(fd)
             try:
                 os.close(fd)
             except OSError as error:  # a network file system reports a full disk here
@@ -165,6 +171,15 @@ class Output:
             self.close()
         if self._fresh and self.regular and self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def _fixed(target: str | os.PathLike[str]) -> Path:
+    """Return a path that stays the same file: the program may go to another folder before the end of its dump."""
+    try:
+        return Path(target).absolute()
+    except OSError as error:
+        msg = f"cannot write {os.fspath(target)}: the folder that this program is in: {_reason(error)}"
+        raise SinkError(msg) from error
 
 
 def already_there(path: Path) -> SinkError:
