@@ -37,6 +37,7 @@ class Ended:
 
     status: int  # as a shell gives it: 128 + N if signal N ended it
     group: int | None = None  # the process group that was its own
+    ran: bool = True  # False: there is no such program, or it cannot be run
 
     def tell_what_goes_on(self) -> None:
         """Say which processes of the command have outlived it: what they use from then on is not measured.
@@ -95,10 +96,10 @@ def run_command(
         except FileNotFoundError:
             one = " " in words[0] and len(words) == 1
             say(f"pmtpy: {words[0]}: command not found{'; leave out the quotation marks around it' if one else ''}")
-            return Ended(NOT_FOUND)
+            return Ended(NOT_FOUND, ran=False)
         except OSError as error:
             say(f"pmtpy: {words[0]}: cannot be run: {error.strerror}")
-            return Ended(NOT_EXECUTABLE)
+            return Ended(NOT_EXECUTABLE, ran=False)
         with _foreground(child.pid, apart=apart) as terminal:
             passed_on.to(child.pid)
             if started is not None:

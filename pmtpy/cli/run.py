@@ -51,7 +51,7 @@ class Run:
 
     status: int  # exit status
     seconds: float
-    measured: dict[str, Measurement | PmtError]
+    measured: dict[str, Measurement | PmtError]  # empty: there is no such command
     total: Measurement | None  # the sum, where there is one
     until_lost: dict[str, Measurement]  # what sensors that were lost had measured before
 
@@ -151,6 +151,8 @@ def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool, 
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet, what=what) as progress:
         ended = run_command(args.command, divert_stdout=divert, started=progress.watch)
+    if not ended.ran:
+        return Run(ended.status, region.seconds, {}, None, {})
     measured = region.outcomes()
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
@@ -203,7 +205,8 @@ def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, M
         if args.json
         else page(runs, baseline, args.repeat, seen=not args.output and is_terminal(sys.stderr))
     )
-    deliver(made, args.output)
+    if made:  # else there was no such command, which was said
+        deliver(made, args.output)
 
 
 def numbers(m: Measurement) -> dict[str, Any]:
@@ -313,7 +316,7 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: int = 1, *, seen: bool = False) -> Page:
     """Return the report for a person; of repeated runs as a table, if it is ``seen`` on a terminal."""
     last, good = runs[-1], _good(runs)
-    made = report.page(last.measured, last.total, until_lost=last.until_lost)
+    made = report.page(last.measured, last.total, until_lost=last.until_lost) if last.measured else []
     if baseline is not None:
         made += [
             Line(f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)")
@@ -321,7 +324,9 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: in
         ]
     if asked > 1 and last.status:
         ended = f"run {len(runs)} of {asked} ended with status {last.status}"
-        made.append(Line(f"{ended}: it is the table, and no further one was made"))
+        made.append(
+            Line(f"{ended}: {'it is the table' if last.measured else 'there was none'}, and no further one was made")
+        )
     if len(good) > 1 and seen:
         said = " that ended well:" if last.status else "; the table above is the last of them:"
         made += [Line(""), Line(f"{len(good)} runs{said}", Kind.HEADING), _spread_table(good), *_left_out(good)]

@@ -231,6 +231,14 @@ def test_the_status_is_the_commands_own(pmtpy: Pmtpy, command: list[str], status
     assert pmtpy("run", "-s", "rapl:virtual", "--", *command).returncode == status
 
 
+@pytest.mark.parametrize(("command", "status"), [("nosuchcommand", 127), ("/etc/passwd", 126)])
+def test_of_a_command_that_never_ran_nothing_is_reported(pmtpy: Pmtpy, command: str, status: int) -> None:
+    done = pmtpy("run", "-s", "rapl:virtual", "--", command)
+    assert len(done.stderr.splitlines()) == 1
+    told = json.loads(pmtpy("run", "-s", "rapl:virtual", "--json", "--", command).stdout)
+    assert (told["exit_status"], told["sensors"], told["total"]) == (status, [], None)
+
+
 def test_options_of_the_command_are_its_own(pmtpy: Pmtpy) -> None:
     done = pmtpy("run", "-s", "rapl:virtual", "--", "echo", "-n", "--json", "-s", "x  y")
     assert done.stdout == "--json -s x  y"
