@@ -259,7 +259,10 @@ class SmiSource(PolledSource):
 
     def _energy(self) -> tuple[float, float | None]:
         """Return the accumulator and its stamp; NaN where that is no reading, as one or two steps back are none."""
-        read = accumulator(self._asked("amdsmi_get_energy_count"))
+        for _ in range(2):  # what is busy now and then answers at once, and an accumulator that is not read begins anew
+            read = accumulator(self._asked("amdsmi_get_energy_count"))
+            if read is not None:
+                break
         if read is None or read[1] != self._unit:
             return math.nan, None
         count, _, stamp_ns = read
