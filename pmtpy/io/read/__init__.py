@@ -123,9 +123,13 @@ def load(
         table = _reader_of(recording).read(recording, part)
     except PmtError:
         raise
-    except Exception as error:  # whatever a reader did not foresee: it is the file that is at fault
-        what = str(error) or type(error).__name__
-        msg = f"{place} cannot be read: {what}; copy it again from its source, or remove what was changed in it"
+    except Exception as error:  # whatever a reader did not foresee, of the file or of itself
+        if isinstance(error, OSError) and error.errno:  # of the disk; what libraries find in a file has no number
+            raise
+        msg = (
+            f"{place} cannot be read ({type(error).__name__}: {error}): it is damaged, or pmtpy is at fault. Copy it"
+            " again from its source; if that does not help, report it with the file"
+        )
         raise FileFormatError(msg) from error
     zero_s = float(table["time"].iloc[0] - table["elapsed"].iloc[0]) if len(table) else math.nan
     table.attrs["marks"] = marks_in(table.attrs["metadata"], zero_s) or table.attrs.get("marks", [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -12,13 +13,14 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
+import pmtpy.io.read
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Anchor, ManualClock
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, FileFormatError
 from pmtpy.io.convert import convert
-from pmtpy.io.read import load
+from pmtpy.io.read import Reader, load
 from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read.blocks import open_blocks
 from pmtpy.io.write import Ending, Header, open_sink
@@ -446,3 +448,29 @@ def test_time_of_which_no_energy_is_known_is_said_by_the_file(tmp_path: Path, na
     assert table.attrs["uncovered_s"] == pytest.approx(0.6)  # from the row before to that behind
     assert table.attrs["notes"] == ["no energy is known for 600 ms of 4 s (15%); the joules do not contain it"]
     assert load(tmp_path / name, 0.0, 1.0).attrs["uncovered_s"] is None
+
+
+def test_what_a_reader_did_not_foresee_is_not_laid_on_the_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("time,elapsed,marker,lost,total_W,total_J\n1,0,,0,1,0\n2,1,,0,1,1\n")
+
+    def fails(error: Exception) -> None:
+        def read(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(pmtpy.io.read, "READERS", (Reader("own", lambda _: True, read),))  # type: ignore[arg-type]
+
+    fails(AttributeError("no such thing"))
+    with pytest.raises(
+        FileFormatError, match=r"AttributeError: no such thing.*damaged, or pmtpy is at fault"
+    ) as raised:
+        pmt.load(path)
+    assert isinstance(raised.value.__cause__, AttributeError)
+    fails(OSError("Couldn't deserialize"))
+    with pytest.raises(FileFormatError, match="deserialize"):
+        pmt.load(path)
+    fails(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(OSError, match="Input/output error"):
+        pmt.load(path)
