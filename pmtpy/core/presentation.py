@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 _MOST_PLACES = 6  # a microjoule: nobody reads more
+_NAMES_SAID_APART = 2  # names of which the same is said one by one
+_NAMES_SHOWN = 4  # names that are shown; of more as few as may be said one by one
 
 
 def in_same_digits(value: float, uncertainty: float, most_places: int = _MOST_PLACES) -> tuple[str, str]:
@@ -35,6 +37,27 @@ def not_covered(seconds: float, of_s: float) -> str:
     """Say for how much of a stretch no energy is known: ``coverage`` in words."""
     share = seconds / of_s if of_s > 0 else 1.0
     return f"no energy is known for {duration(seconds)} of {duration(of_s)} ({share:.0%}); the joules do not contain it"
+
+
+def said_once(texts: Sequence[str], names: Collection[str]) -> list[str]:
+    """Join what is said of many names alike: of ``NAME: text`` with more than two names the text stays once."""
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, said = text.partition(": ")
+        if name in names:
+            alike.setdefault(said, []).append(name)
+    shown: dict[str, None] = {}
+    for text in texts:
+        name, _, said = text.partition(": ")
+        of = alike.get(said, []) if name in names else []
+        shown[f"{_listed(of)}: {said}" if len(of) > _NAMES_SAID_APART else text] = None
+    return list(shown)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = names[:-1] if len(names) <= _NAMES_SHOWN else names[:_NAMES_SAID_APART]
+    rest = names[-1] if len(names) <= _NAMES_SHOWN else f"{len(names) - _NAMES_SAID_APART} others"
+    return f"{', '.join(shown)} and {rest}"
 
 
 def number_or_none(value: float) -> float | None:

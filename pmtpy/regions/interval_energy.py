@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.channel import TOTAL, Channel
+from pmtpy.core.presentation import said_once
 from pmtpy.regions._judgement import Judgement, energies, judged
 from pmtpy.regions._kept import Kept
 from pmtpy.regions._pending import Pending
@@ -139,7 +140,8 @@ class _Trust(NamedTuple):
         summed = judgement.summed
         no_total = f"{self.target}: which channels make a total is not known for this device; read the channels"
         untold = () if self.has_total else (no_total,)
-        warnings = (*self._origin(), *self.notes, *untold, *judgement.remarks, *summed.warnings)
+        of_parts = said_once(summed.warnings, {f.channel.name for f in judgement.found})
+        warnings = (*self._origin(), *self.notes, *untold, *judgement.remarks, *of_parts)
         return summed._replace(warnings=warnings)
 
     def _origin(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from types import TracebackType
 from pmtpy.errors import SourceLostError
 
 ANSWER_S = 20.0  # for which a reading is waited for: the slowest instruments are given up after ten
-_AGAIN_S = 0.5  # for which one is that was waited for in vain before
+_WAIT_AFTER_VAIN_S = 0.5  # for which one is that was waited for in vain before
 
 
 class PatientLock:
@@ -59,7 +59,7 @@ class PatientLock:
     def __enter__(self) -> None:
         if self._lock.acquire(False):
             self._in_vain = False
-        elif not self.acquire(timeout=_AGAIN_S if self._in_vain else ANSWER_S):
+        elif not self.acquire(timeout=_WAIT_AFTER_VAIN_S if self._in_vain else ANSWER_S):
             msg = f"{self._target} has not answered for {ANSWER_S:g} s: its driver, or the bus behind it, hangs"
             raise SourceLostError(msg)
 

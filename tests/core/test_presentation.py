@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pmtpy.core.presentation import in_same_digits
+from pmtpy.core.presentation import in_same_digits, said_once
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,20 @@ def test_a_number_has_as_many_digits_as_its_uncertainty_lets_count(
     value: float, uncertainty: float, shown: tuple[str, str]
 ) -> None:
     assert in_same_digits(value, uncertainty) == shown
+
+
+def test_what_is_said_of_many_names_alike_is_said_once_where_it_was_said_first() -> None:
+    rails = [f"rail{i}" for i in range(9)]
+    few, many = [f"{n}: late" for n in rails[:3]], [f"{n}: off" for n in rails]
+    assert said_once([*many, "of all", *few, "other: off"], rails) == [
+        "rail0, rail1 and 7 others: off",
+        "of all",
+        "rail0, rail1 and rail2: late",
+        "other: off",
+    ]
+    assert said_once(few[:2], rails) == few[:2]
+    assert said_once(["rail0: a: b", "rail1: a: c", "rail2: a: b"], rails) == [
+        "rail0: a: b",
+        "rail1: a: c",
+        "rail2: a: b",
+    ]

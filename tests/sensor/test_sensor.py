@@ -577,7 +577,7 @@ class _Hung(Counter):
 def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ManualClock, _Hung, Sensor]]:
     """A sensor, and its source, which another thread can be made to hang in."""
     monkeypatch.setattr("pmtpy.sensor._lock.ANSWER_S", 0.05)
-    monkeypatch.setattr("pmtpy.sensor._lock._AGAIN_S", 0.01)
+    monkeypatch.setattr("pmtpy.sensor._lock._WAIT_AFTER_VAIN_S", 0.01)
     monkeypatch.setattr("pmtpy.sensor.sensor.CLOSE_TIMEOUT_S", 0.05)
     monkeypatch.setattr("pmtpy.sensor.acquisition.CLOSE_TIMEOUT_S", 0.05)
     clock = ManualClock()
@@ -589,8 +589,12 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ManualClock, _Hung, 
 
 
 def _hang(source: _Hung, sensor: Sensor) -> threading.Thread:
+    def ask() -> None:
+        with contextlib.suppress(pmt.SourceLostError):  # where the poller came first, and hangs
+            sensor.read()
+
     source.hangs = True
-    reader = threading.Thread(target=sensor.read, daemon=True)
+    reader = threading.Thread(target=ask, daemon=True)
     reader.start()
     assert source.reading.wait(240)
     return reader
@@ -624,9 +628,7 @@ def test_the_file_of_a_sensor_that_hangs_is_ended_and_says_why(
     _, source, sensor = hung
     path = tmp_path / "hung.csv"
     sensor.start_dump(path)
-    reader = threading.Thread(target=lambda: _hang(source, sensor))
-    reader.start()
-    reader.join(240)
+    _hang(source, sensor)
     with pytest.raises(pmt.SourceLostError, match="has not answered"):
         sensor.stop_dump()
     told = json.loads((tmp_path / "hung.csv.json").read_text())
