@@ -31,7 +31,6 @@ from pmtpy.errors import BackendUnavailableError, TargetError
 if TYPE_CHECKING:
     from pmtpy.backends.machine import Machine
 
-_MAX_WATTS = 20_000.0  # a node; tells a misread energy from a real one
 _OF_JETSONS = frozenset({"ina3221", "ina237", "ina238"})
 _REFERENCE = "Linux Documentation/hwmon/sysfs-interface.rst"
 
@@ -234,7 +233,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], sev
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
         wrap=meaning.wrap(chip, attribute),
-        max_watts=_MAX_WATTS if kind in {"power", "energy"} else None,
+        max_watts=meaning.most_watts(domain, attribute.limit_w) if kind in {"power", "energy"} else None,
         least_watts=meaning.least_watts(domain, kind),
         reference=_REFERENCE,
     )
@@ -262,7 +261,7 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
                     label=volts.label or amperes.label,
                     refresh_s=chip.update_s,
                     gain_u=meaning.gain_u(chip, amperes),
-                    max_watts=_MAX_WATTS,
+                    max_watts=meaning.most_watts(base),
                     reference=_REFERENCE,
                 )
             )

@@ -70,6 +70,16 @@ def gain_u(chip: Chip, attribute: Attribute) -> float:
     return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 
 
+def most_watts(domain: str, limit_w: float | None = None) -> float:
+    """Return what no such part uses; tells a misread, restarted or leaping energy from a real one.
+
+    A card: three times the largest limit that its driver names, as of other GPUs; else a node.
+    """
+    if not domain.startswith("gpu/"):
+        return 20_000.0
+    return 3.0 * limit_w if limit_w is not None and limit_w > 0 else 5_000.0
+
+
 def least_watts(domain: str, kind: str) -> float:
     """Return what a part that runs this program always uses: the machine, a socket, its memory, a card that answers.
 

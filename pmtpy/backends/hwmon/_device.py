@@ -39,6 +39,7 @@ class Attribute:
     label: str  # the driver's name for it; empty where there is none
     window_s: float | None = None  # over which time it is averaged, as far as the driver says
     error: float | None = None  # largest relative error, as far as the driver says
+    limit_w: float | None = None  # the largest power that the driver lets it be limited to, or names a limit
 
     @property
     def part(self) -> str:
@@ -96,7 +97,8 @@ def _attribute(path: Path, match: re.Match[str], chip: str) -> Attribute | None:
     if not label and kind == "power":  # the ACPI meter's only name for what it measures
         label = optional_text(path.with_name(f"{stem}_oem_info")) or ""
     window = _milliseconds(path.with_name(f"{stem}_average_interval")) if form == "average" else None
-    return Attribute(path, kind, number, form == "average", label, window, _error(path.with_name(f"{stem}_accuracy")))
+    error = _error(path.with_name(f"{stem}_accuracy"))
+    return Attribute(path, kind, number, form == "average", label, window, error, _limit_w(path.parent, number))
 
 
 def is_xrt(chip: str) -> bool:
@@ -105,6 +107,12 @@ def is_xrt(chip: str) -> bool:
     Facts: ``Xilinx/XRT``, ``src/runtime_src/core/pcie/driver/linux/xocl/subdev/{xmc,xmc_u2,hwmon_sdm}.c``.
     """
     return re.fullmatch(r"xilinx_.*[_-](mgmt|user)", chip) is not None
+
+
+def _limit_w(place: Path, number: int) -> float | None:
+    """Return the largest limit of a power; 0 stands for one that is switched off."""
+    stated = [optional_number(place / f"power{number}_{kind}") for kind in ("max", "rated_max", "crit", "cap_max")]
+    return max([microwatts * 1e-6 for microwatts in stated if microwatts], default=None)
 
 
 def _error(path: Path) -> float | None:

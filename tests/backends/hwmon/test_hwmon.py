@@ -282,6 +282,27 @@ def test_the_monitors_of_a_jetson_are_left_to_its_own_backend(make: Callable[[st
     open_board(board, clock, "ina3221").close()
 
 
+@pytest.mark.parametrize(
+    ("limit_uw", "leap_j", "known"), [(190_000_000, 70, False), (190_000_000, 50, True), (0, 70, True)]
+)
+def test_a_counter_of_a_card_that_leaps_beyond_three_of_its_limits_adds_nothing(
+    make: Callable[[str], Board], clock: ManualClock, limit_uw: int, leap_j: int, *, known: bool
+) -> None:
+    board = make("xe")
+    board.tree.write(f"{board.place(0)}/power1_max", limit_uw)
+    source = open_board(board, clock)
+    integrator = Integrator(Layout(source.channels))
+    integrator.advance(source.read())
+    shown = int((Path(board.tree.root) / board.place(0) / "energy1_input").read_text())
+    board.tree.write(f"{board.place(0)}/energy1_input", shown + leap_j * 10**6)
+    clock.advance(0.1)
+    frame = integrator.advance(source.read())
+    assert isinstance(frame, Frame)
+    assert frame.joules[0, 0] == pytest.approx(leap_j if known else 0.0)
+    assert (frame.uncovered_ns[0, 0] == 0) == known
+    source.close()
+
+
 def test_a_counter_that_falls_adds_nothing(make: Callable[[str], Board], clock: ManualClock) -> None:
     board = make("xe")
     source = open_board(board, clock)
