@@ -1,8 +1,8 @@
 """Which GPUs there are and how CUDA numbers them, with CUDA_VISIBLE_DEVICES respected and explained.
 
-NVML numbers all GPUs of the machine in the order of their PCI addresses. A program that uses CUDA sees only those that
-``CUDA_VISIBLE_DEVICES`` leaves, numbered anew. Facts: CUDA C++ programming guide, appendix on environment variables;
-NVML API reference, device queries.
+NVML numbers all GPUs of the machine in the order of their PCI addresses. A program that uses CUDA counts those that it
+may open, and sees only those of them that ``CUDA_VISIBLE_DEVICES`` leaves, numbered anew. Facts: CUDA C++ programming
+guide, appendix on environment variables; NVML API reference, device queries.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ def take_stock(library: Library) -> Stock:
             closed.append(gpu.fault)
         else:
             gpus.append(gpu)
+    if all(normal_pci(gpu.pci) for gpu in gpus):  # NVML's order is that, too, but promised it is not
+        gpus.sort(key=lambda gpu: (len(gpu.pci), gpu.pci))
     return Stock(tuple(gpus), tuple(closed))
 
 
@@ -120,7 +122,7 @@ def visible(gpus: Sequence[Gpu], setting: str | None, parents: dict[str, str]) -
     Parameters
     ----------
     gpus : sequence of Gpu
-        All GPUs, in NVML's order.
+        The GPUs that CUDA counts, in the order of their PCI addresses: not those that are closed to this user.
     setting : str or None
         Text of the variable, None where it is not set.
     parents : dict
@@ -146,7 +148,7 @@ def visible(gpus: Sequence[Gpu], setting: str | None, parents: dict[str, str]) -
 
 def _entry(gpus: Sequence[Gpu], entry: str, parents: dict[str, str]) -> Gpu | None:
     if re.fullmatch(r"[+-]?\d+", entry):
-        return next((g for g in gpus if g.index == int(entry)), None)
+        return gpus[int(entry)] if 0 <= int(entry) < len(gpus) else None
     wanted = parents.get(entry, entry)
     if not wanted.upper().startswith("GPU-"):
         return None

@@ -168,6 +168,24 @@ def test_numbers_that_leave_closed_gpus_out_say_whose_they_are() -> None:
     assert any("it is GPU 1 of NVML" in n for n in source.identity.notes)
 
 
+def test_visible_devices_count_the_gpus_that_this_user_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a job of Slurm that constrains devices: GPUs 1 and 2 of the node are its 0 and 1."""
+    rig = Rig(make_gpu("h100", 0), make_gpu("h100", 1), make_gpu("h100", 2))
+    rig.gpus[0].codes["nvmlDeviceGetHandleByIndex_v2"] = 4
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert [rig.open(number).identity.serial for number in "01"] == [gpu.uuid for gpu in rig.gpus[1:]]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    source = rig.open("0")
+    assert source.identity.serial == rig.gpus[2].uuid
+    assert any("it is GPU 2 of NVML" in n for n in source.identity.notes)
+
+
+def test_a_number_counts_by_pci_address_though_nvml_may_count_otherwise() -> None:
+    late, early = make_gpu("h100", 1), make_gpu("h100", 0)
+    rig = Rig(late, early)
+    assert [rig.open(number).identity.serial for number in "01"] == [early.uuid, late.uuid]
+
+
 def test_visible_devices_keep_the_numbers_of_gpus_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(make_gpu("h100", 0), make_gpu("v100", 1), make_gpu("rtx3090", 2))
     rig.gpus[0].codes["nvmlDeviceGetHandleByIndex_v2"] = 15
