@@ -44,16 +44,21 @@ class Stop:
         self._asked: int | None = None
         self._due = False
         self._before: dict[int, Any] = {}
+        self._alarm_before: Any = signal.SIG_DFL
 
     def __enter__(self) -> Self:
+        # The alarm is first here and last when leaving: who asks meanwhile sets it, and it kills where nobody waits for
+        # it.
+        self._alarm_before = signal.signal(signal.SIGALRM, self._remind)
         self._before = {n: signal.signal(n, self._ask) for n in _SIGNALS if signal.getsignal(n) is not signal.SIG_IGN}
-        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._remind)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._settle()
+        self._due = False
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._settle()
+        signal.signal(signal.SIGALRM, self._alarm_before)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self._asked is None or number == signal.SIGINT:
@@ -62,16 +67,18 @@ class Stop:
             self._raise(frame)
 
     def _remind(self, _number: int, frame: FrameType | None) -> None:
-        if self._asked is not None and signal.getsignal(self._asked) != self._ask:
+        if self._asked is None or not self._due:
+            return
+        if signal.getsignal(self._asked) != self._ask:
             self._settle()  # somebody else listens by now, as a command that is to be ended: it hears it, once
             signal.raise_signal(self._asked)
-        elif self._due and _cause(sys.exc_info()[1]) is None:
+        elif _cause(sys.exc_info()[1]) is None:
             self._raise(frame)
 
     def _raise(self, frame: FrameType | None) -> None:
-        # Some of an import is called from C: the alarm goes on behind it.
-        importing = frame is not None and frame.f_code.co_filename.startswith(_IMPORTING)
-        if self._asked is not None and not importing:
+        # Some of an import is called from C, and who enters is not inside yet: the alarm goes on behind them.
+        where = frame.f_code.co_filename if frame is not None else ""
+        if self._asked is not None and not where.startswith((_IMPORTING, __file__)):
             raise Stopped(self._asked)
 
     def _settle(self) -> None:

@@ -163,3 +163,41 @@ def test_ctrl_c_while_python_still_imports_ends_quietly(started: Started, tmp_pa
     child = started("list", env={"PYTHONPATH": path})
     out, errors = child.communicate(timeout=240)
     assert (out, errors, child.returncode) == ("", "", 130)
+
+
+_ASKED_WHILE_HANDLERS_CHANGE = """
+import os, signal, time
+from pmtpy.cli import stopping
+
+change, asked = signal.signal, []
+exec(compile('''
+def changed(number, handler):  # a request comes right behind, as if in the midst of the module's own lines
+    before = change(number, handler)
+    ours = isinstance(getattr(handler, "__self__", None), stopping.Stop)
+    if number == signal.{at} and ours is {entering} and not asked:
+        asked.append(number)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return before
+''', stopping.__file__, "exec"))
+signal.signal = changed
+try:
+    with stopping.Stop():
+        while {entering}:
+            time.sleep(0.01)
+except stopping.Stopped as stopped:
+    print(stopped)
+print(bool(asked), signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM) is signal.SIG_DFL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "entering", "said"),
+    [
+        pytest.param("SIGTERM", "True", "SIGTERM\nTrue (0.0, 0.0) True\n", id="entering"),
+        pytest.param("SIGINT", "False", "True (0.0, 0.0) True\n", id="leaving"),
+    ],
+)
+def test_whoever_asks_while_handlers_change_leaves_no_alarm_behind(at: str, entering: str, said: str) -> None:
+    program = _ASKED_WHILE_HANDLERS_CHANGE.format(at=at, entering=entering)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (0, said), ran.stderr
