@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate
+from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate, counting
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -106,19 +106,14 @@ def _rest(t: Floats, w: Floats, hz: float) -> float:
 
 def _error(t: Floats, w: Floats, hz: float) -> float:
     """Standard error of the frequency: the derivative by it, less what amplitudes can make up for."""
-    from scipy.signal import correlate
-
     design = _design(t, hz)
     weights = np.linalg.lstsq(design, w, rcond=None)[0]
     rest = w - design @ weights
     by_hz = (_design(t, hz * (1.0 + 1e-6)) - _design(t, hz * (1.0 - 1e-6))) @ weights / 2e-6 / hz
     own = by_hz - design @ np.linalg.lstsq(design, by_hz, rcond=None)[0]
-    # What is left over has a memory (the corners of the pattern): up to where it is lost, neighbours tell the same.
-    lag = correlate(rest, rest, method="fft")[len(rest) - 1 :]
-    lost = int(np.argmax(lag <= 0.0)) or len(lag)
-    memory = 1.0 + 2.0 * float(np.sum(lag[1:lost])) / max(float(lag[0]), 1e-300)
-    variance = float(rest @ rest) / max(len(t) - 2 * _HARMONICS - 2, 1)
-    return math.hypot(math.sqrt(variance * min(memory, len(t) / 4.0) / float(own @ own)), _folded(t, hz))
+    # What is left over has a memory (the corners of the pattern).
+    variance = float(rest @ rest) / max(len(t) - 2 * _HARMONICS - 2, 1) / counting(np.asarray(rest, np.float64))
+    return math.hypot(math.sqrt(variance / float(own @ own)), _folded(t, hz))
 
 
 def _folded(t: Floats, hz: float) -> float:
