@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -113,6 +114,18 @@ class Posterior:
         joules = float(share @ [f.joules for f in found])
         variance = float(share @ [f.variance + (f.joules - joules) ** 2 for f in found])
         return replace(self, joules=joules, variance=variance)
+
+
+class _Variances(NamedTuple):
+    """How much the sources vary: the steps of the walk, what each cell has above it, the noise of each reading."""
+
+    own: Floats  # of each what it is, by the pace
+    # of each cell what is in it besides: power that ran unstamped, switches that are off, and for a rise of one watt
+    # that part of these by which it is the stamps that are off
+    unstamped: Floats
+    slid: Floats
+    stamped: Floats
+    every: Floats  # all of it
 
 
 class Readings:
@@ -234,27 +247,31 @@ class Readings:
             squares += float(np.sum(near.sums(each) ** 2 * decided)) + usual * float(np.sum(each)) ** 2
         return (student_95(variance**2 / max(squares, 1e-300)) / Z95) ** 2 if variance > 0.0 else 1.0
 
-    def _off(self, rising: Rising) -> list[Floats]:
-        """Return how much switches that are off scatter the power of each cell, for a rise of one watt."""
-        cell = np.clip(np.searchsorted(self.bounds_s, rising.at_s) - 1, 0, len(self._root) - 1)
-        return [np.bincount(cell, off2, len(self._root)) / self._root**2 for off2 in rising.off2]
+    def _variances(self, pace: Pace, rising: Rising | None, cells: slice[int, int, None]) -> _Variances:
+        """Return how much the sources vary."""
+        own = np.concatenate([pace.walk, pace.scatter, self._noise2 / pace.trust])
+        unstamped, slid, stamped = pace.unstamped2 * self._unstamped, np.zeros(self._sources.cells), np.zeros(0)
+        if rising:
+            # How much switches that are off scatter the power of each cell, for a rise of one watt.
+            cell = np.clip(np.searchsorted(self.bounds_s, rising.at_s) - 1, 0, len(self._root) - 1)
+            off, stamped = (np.bincount(cell, off2, len(self._root)) / self._root**2 for off2 in rising.off2)
+            slid = rising.rise2 * pace.off2 * off
+        every = own.copy()
+        every[cells] += unstamped + self._beside + slid
+        return _Variances(own, unstamped, slid, stamped, every)
 
     def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
         """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
         sources, steps = self._sources, self._sources.steps
-        kinds, cells = np.cumsum([steps, sources.cells]), slice(steps, steps + sources.cells)
-        own = np.concatenate([pace.walk, pace.scatter, self._noise2 / pace.trust])
-        unstamped, slid = pace.unstamped2 * self._unstamped, np.zeros(sources.cells)
-        variance = own.copy()
-        if terms.rising:
-            off, stamped = self._off(terms.rising)
-            slid = terms.rising.rise2 * pace.off2 * off
-        variance[cells] += unstamped + self._beside + slid
+        walk, cells, noise = slice(0, steps), slice(steps, steps + sources.cells), slice(steps + sources.cells, None)
+        of = self._variances(pace, terms.rising, cells)
+        variance = of.every
         straight = terms.shown - terms.columns @ terms.at
         shown = np.column_stack([self.y - straight[:-1], terms.columns[:-1]])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
         sides[: len(shown) - 1, :-1] = self._differences(shown)
         sides[:, -1] = sources.sums(variance * self._rest)
+        # Differences of readings, of what the terms show, and of what the energy feels, each explained by the sources.
         solved = self._covariance.solve(variance, sides)
         within = sources.times(solved.found)
         alone, moved = variance * within[:, 0], variance[:, None] * within[:, 1:-1]
@@ -264,10 +281,11 @@ class Readings:
         right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
         seen = self._covariance.seen(solved) if terms.rising or not judged else np.zeros(0)
         if terms.rising:
-            scattered = float(stamped @ seen[cells])
+            scattered = float(of.stamped @ seen[cells])
             left, right = _drawn_out(left, right, terms, terms.rising.felt, scattered)
         spread = np.linalg.inv(left)
         unknowns = spread @ right
+        # Of the sources and of the level that no difference tells, the power and its sum over the interval.
         found = alone - moved @ unknowns
         level = self._differences.level(shown)
         joules = self._length * float(level[0] - level[1:] @ unknowns) + float(self._rest @ found)
@@ -283,13 +301,12 @@ class Readings:
             left_over = float(sides[:, 0] @ solved.found[:, 0] + terms.mean @ precision @ terms.mean)
             left_over -= float(right @ spread @ right)
             evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
-            evidence -= float(np.linalg.slogdet(left)[1]) + left_over
-            known *= self._widened(pace, own[: kinds[1]] * missing[: kinds[1]] ** 2, known)
+            evidence = (evidence - float(np.linalg.slogdet(left)[1]) - left_over) / 2.0
+            known *= self._widened(pace, (of.own * missing**2)[: cells.stop], known)
         else:
             told = _Told(variance, found, seen, np.sum((moved @ spread) * moved, 1) / variance**2)
-            each = (slice(0, steps), cells, slice(kinds[1], None))
-            moments = tuple(told.of(own[where], where) for where in each)
-            sums = told.summed(unstamped, cells), told.summed(slid, cells)
+            moments = tuple(told.of(of.own[where], where) for where in (walk, cells, noise))
+            sums = told.summed(of.unstamped, cells), told.summed(of.slid, cells)
         return Posterior(
             joules + float(straight[-1] + terms.columns[-1] @ unknowns),
             known,
@@ -299,7 +316,7 @@ class Readings:
             np.asarray(unknowns, np.float64),
             np.asarray(spread, np.float64),
             np.asarray(shown[:, 0] - shown[:, 1:] @ unknowns, np.float64),
-            evidence / 2.0,
+            evidence,
             moments,
             sums,
         )
