@@ -11,17 +11,15 @@ from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, follow
 from pmtpy.analysis.clocking._polling import Polling
 from pmtpy.analysis.clocking._updates import clock_of, explained, update_series
-from pmtpy.analysis.signal.estimate import MISSED
 from pmtpy.analysis.signal.updates import POLLED, Updates
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-# Of the period: so closely do 95 % of the stamps follow each other if none of them is late.
-_EXACT_PERIODS = 0.01
 _UNSURE_SD = 2.5  # standard deviations either side in which a phase is looked for
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
-_RATE = 3e-4  # by which a register's clock runs wrong for a while, relative: recorded ones wander by 4 ms in a minute
+# By which a clock runs wrong for a while, relative: more than recorded ones, which wander by 4 ms in a minute.
+_RATE = 1e-3
 # That are followed at once: a phase has wandered meanwhile, and memory is not without end.
 _MAX_PERIODS_FOLLOWED = 4000.0
 
@@ -84,18 +82,18 @@ def _joined(first: Updates, second: Updates) -> Updates:
 
 
 def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
-    """Move updates to where stamps of new values put them: never early, most of them exact, and some a poll late."""
+    """Move updates to where stamps of new values put them: never early, and no later than those nearby say.
+
+    Most stamps are exact, and some a poll late: what counts is how early they are, as the clock between them allows.
+    """
     period = updates.period_s
     path = np.interp(stamps_s, updates.t_s, updates.t_s - period * updates.k)
     k = np.floor((stamps_s - path) / period + _EARLIEST)
     late = stamps_s - period * k
-    if np.quantile(np.abs(np.diff(late)), 1.0 - MISSED) > _EXACT_PERIODS * period:
-        drift = _RATE * stamps_s
-        behind = np.minimum.accumulate(late - drift) + drift
-        ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
-        least = np.minimum(behind, ahead)
-    else:
-        least = late
+    drift = _RATE * stamps_s
+    behind = np.minimum.accumulate(late - drift) + drift
+    ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
+    least = np.minimum(behind, ahead)
     at = period * updates.k + np.interp(updates.k, k, least)
     return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=0.0, moved_s=None)
 
