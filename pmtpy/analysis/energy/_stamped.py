@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pmtpy.analysis.energy._posterior import ROBUST_TAIL, Posterior, Rising, Terms
-from pmtpy.analysis.signal.estimate import STRAY, robust_sd
+from pmtpy.analysis.signal.estimate import STANDS_OUT, STRAY, robust_sd
 from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
@@ -44,7 +44,6 @@ _OFF_S = 3.3e-4  # by which single switches are off, less what all have in commo
 # Switches either side of each, by which a regular load says where it is: as many as it stays regular over.
 _NEIGHBOURS = (4, 16, 64)
 _WANDERS = 1.2  # times more off than by fewer: over so many it is not regular
-_MAX_OFF_S = 1.5e-3  # from there: what is further off is of the load itself
 # To one, beforehand, that stamps are of this run and of a load that uses power. Of 150 drawn loads with right stamps,
 # half of them in step or hardly seen, the readings spoke against the stamps by 2.9 to one at most.
 _FOLLOWED_ODDS = 3.0
@@ -224,7 +223,7 @@ def _evened(load: LoadIntervals) -> tuple[LoadIntervals, Floats, Floats]:
             scatter = robust_sd(off) / math.sqrt(1.0 - 1.0 / count)
             if len(at) <= many or scatter > _WANDERS * least:
                 break
-            found, least = at + np.where(np.abs(off) < _MAX_OFF_S, off, 0.0), scatter
+            found, least = at + np.where(np.abs(off) < STANDS_OUT * _OFF_S, off, 0.0), scatter
             left = scatter / math.sqrt(count)
         return found, left, least
 

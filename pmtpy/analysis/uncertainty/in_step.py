@@ -24,7 +24,6 @@ _MAX_FOLDS = 8  # load periods in one of the readings; more are told apart by no
 # A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
 _MIN_LEFT_OUT = 0.25
 _ON_TOP = 0.1  # of the span of the powers: readings this near to the highest show it
-_LASTING = 1.5  # periods of the readings, and a whole window: a power that is shown for longer is one of the load's
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 # How much wider than the interval, and how wide, as a share of the energy, such an interval is before it is said.
 _MIN_RATIO, _MIN_SHARE = 1.5, 0.01
@@ -118,7 +117,7 @@ def lasting(response: Response, t_s: Floats, watts: Floats) -> tuple[bool, bool]
     lowest, highest = float(np.min(watts)), float(np.max(watts))
     if highest - lowest < _REST * highest:
         return False, False
-    near, least_s = _ON_TOP * (highest - lowest), max(response.window_s, _LASTING * response.period_s)
+    near, least_s = _ON_TOP * (highest - lowest), max(response.window_s, SEVERAL_RENEWALS * response.period_s)
     low, high = (_longest(t_s, at) > least_s for at in (watts <= lowest + near, watts >= highest - near))
     return low, high
 

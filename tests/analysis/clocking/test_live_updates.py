@@ -62,7 +62,8 @@ def test_of_exact_stamps_a_few_that_are_a_poll_late_are_put_right() -> None:
     published = 3.0 + 0.1012 * k + 0.001 * np.sin(k / 50.0)
     stamps = published + 0.015 * (k % 100 == 50)
     t = np.sort(np.concatenate([stamps, np.arange(3.05, stamps[-1], 0.0374)]))
-    found = live_updates(t, np.searchsorted(stamps, t, side="right") - 1.0, Number(0.1012, 1e-5), 0.0)
+    number = np.searchsorted(stamps, t, side="right").astype(np.float64) - 1.0
+    found = live_updates(t, number, Number(0.1012, 1e-5), 0.0)
     assert np.max(np.abs(found.t_s[1:] - published[found.watts[1:].astype(int)])) < 3e-4
 
 
