@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._host_clock import MIN_LENGTH_S, host_shift, meter_on_host, on_one_clock
 from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
 from pmtpy.analysis.characterisation._step_response import (
     StepResponse,
@@ -27,9 +28,8 @@ from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
-from pmtpy.analysis.signal.clock_fit import MEETING_S, ClockFit, follow_clock, zone_shift
-from pmtpy.analysis.signal.correlogram import correlogram
-from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate
+from pmtpy.analysis.signal.clock_fit import ClockFit
+from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
 from pmtpy.analysis.signal.updates import Updates, tidy
 from pmtpy.core.load_intervals import LoadIntervals
@@ -37,9 +37,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError, Reason
 
 _EARLY_SHARE = 0.5  # of a poll, by which rows of a log are stamped before they are read (3 to 6 ms of 13 were seen)
-_FRAME_S = 1e-3  # of USB: a meter that is stamped as it arrives is stamped up to this much late
-_MIN_LENGTH_S = 1.0
-_MAX_END_OFF_S = 0.15  # from a stamp no end of a load was seen so far off
 _T = TypeVar("_T")
 
 
@@ -101,10 +98,9 @@ def characterise(
         return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
     updates = _updates(remarks, t, watts, lattice)
-    shift = 0.0
+    shift, same = 0.0, one_clock and load is None
     if load is not None or meter is not None:
-        same = one_clock and load is None
-        moved = 0.0 if same else remarks.attempt("kernel", lambda: _host_shift(polls, updates, load, meter))
+        moved = 0.0 if same else remarks.attempt("kernel", lambda: host_shift(polls, updates, load, meter))
         if moved is None:
             remarks.declined["meter"] = remarks.declined["kernel"]
             load = meter = None
@@ -113,17 +109,12 @@ def characterise(
             remarks.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = PolledChannel(np.asarray(t + shift, np.float64), watts, updates)
-    tied: tuple[ClockFit | None, PowerTrace] | None = None
-    if meter is not None and one_clock and load is None:
-        tied = remarks.attempt("meter", lambda: _on_one_clock(meter, updates))
-    elif meter is not None:
-        tied = remarks.attempt("meter", lambda: _meter_on_host(remarks, meter, load, updates))
-    clock, curve = tied or (None, None)
-    fit = remarks.attempt("kernel", lambda: _kernel(remarks, updates, load, tied, lattice))
+    clock, curve = _meter(remarks, meter, load, updates, one_clock=same)
+    fit = remarks.attempt("kernel", lambda: _kernel(remarks, updates, load, (clock, curve), lattice))
     step = remarks.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(remarks, fit, clock, hosted=hosted)
-    transfer = _coarse_transfer(remarks, readings, meter, one_clock=one_clock and load is None)
+    transfer = _coarse_transfer(remarks, readings, meter, one_clock=same)
     transfer = transfer or _transfer(remarks, updates, curve, fit, clock)
     # Stamps say where a block lies on a meter's clock, and on that of the readings, where they are tied to it.
     energy = _energies(remarks, readings, curve, load if clock is not None else None, (lattice, fit, transfer))
@@ -140,7 +131,7 @@ def characterise(
 
 def _lattice(polls: Series) -> PublishingClock:
     lasted = float(np.ptp(polls.t_s)) if len(polls.t_s) else 0.0
-    if lasted < _MIN_LENGTH_S:
+    if lasted < MIN_LENGTH_S:
         msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
         raise DeclinedError(msg)
     return estimate_updates(polls.t_s, polls.watts)
@@ -157,97 +148,23 @@ def _updates(remarks: _Remarks, t_s: Floats, watts: Floats, lattice: PublishingC
     return updates.dated()
 
 
-# --- clocks ---
-
-
-def _host_shift(polls: Series, updates: Updates, load: LoadIntervals | None, meter: Series | None) -> float:
-    """What to add to the readings' times so that they are on the host's clock: the load's, or else the meter's."""
-    if load is not None:
-        reference, absolute = PowerTrace.of_load(load), load.absolute
-    else:
-        assert meter is not None  # noqa: S101  (one of the two is there)
-        reference, absolute = meter.curve(), meter.absolute
-    if polls.absolute and absolute:
-        return zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), reference)
-    return correlogram(_held(updates), reference, step_s=updates.period_s / 10.0).best()
-
-
-def _held(updates: Updates) -> PowerTrace:
-    """Return the updates as a curve, each shown until the next."""
-    ends = np.append(updates.t_s[1:] - 1e-6, updates.t_s[-1] + updates.period_s)
-    return PowerTrace.from_samples(np.stack([updates.t_s, ends], axis=1).ravel(), np.repeat(updates.watts, 2))
-
-
-def _on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace]:
-    """Return the meter's curve where it is: its clock is that of the readings."""
-    curve = _long_enough(meter)
-    middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
-    return ClockFit(Estimate.within(0.0, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle), curve
-
-
-def _long_enough(meter: Series) -> PowerTrace:
-    curve = meter.curve()
-    if curve.end_s - curve.start_s < _MIN_LENGTH_S:
-        msg = (
-            f"the meter recorded {curve.end_s - curve.start_s:.3g} s, too short to be matched with a load; record 10 s"
-        )
-        raise DeclinedError(msg)
-    return curve
-
-
-def _meter_on_host(
-    remarks: _Remarks, meter: Series, load: LoadIntervals | None, updates: Updates
-) -> tuple[ClockFit | None, PowerTrace]:
-    """Return the meter's curve on the host's clock as far as that can be known, and how its clock was tied to it."""
-    curve = _long_enough(meter)
-    fixed = _held(updates) if load is None else PowerTrace.of_load(load)
-    tied = meter.absolute and (load is None or load.absolute)
-    if tied:
-        curve = curve.shifted(zone_shift(curve.start_s, curve.end_s, fixed))
-    reach = MEETING_S if tied else None
-    if load is None:
-        # Readings are means over about a period; finer than that they do not look like the meter.
-        moved, clock = curve.shifted(correlogram(curve, fixed, step_s=updates.period_s).best(reach)), None
-    else:
-        moved, clock, why = follow_clock(curve, load, reach_s=reach)
-        if why:
-            remarks.notes.append(f"the meter's clock is known only roughly: {why}")
-        else:
-            _refuse_torn(moved, load)
-    apart = moved.start_s - curve.start_s
-    if reach is not None and abs(apart) > reach:
-        remarks.notes.append(
-            f"the meter's clock was shifted by {apart:+.3f} s to look like the {'readings' if load is None else 'load'}"
-        )
-    return clock, moved
-
-
-def _refuse_torn(meter: PowerTrace, load: LoadIntervals) -> None:
-    """Refuse a meter that rises with a load but falls at quite another time: it lost samples, how many it cannot say.
-
-    A clock's rate moves an end by milliseconds, and kernels end some 14 to 37 ms before their stamp.
-    """
-    for on, off, after in zip(load.on_s, load.off_s, [*load.on_s[1:], meter.end_s], strict=True):
-        reach = min(1.0, 0.9 * (after - off), 0.9 * (off - on))
-        begin = max(on - reach, meter.start_s)
-        if reach < 2.0 * _MAX_END_OFF_S or on - begin < 2.0 * _MAX_END_OFF_S or off + reach > meter.end_s:
-            continue
-        grid = np.arange(begin, off + reach, _MAX_END_OFF_S / 10.0)
-        power = np.diff(np.interp(grid, meter.t_s, meter.joules)) / np.diff(grid)
-        rest, held = float(np.median(power[grid[1:] < on])), float(np.median(power[grid[1:] > off + reach / 2.0]))
-        high = float(np.median(power[(grid[1:] > on) & (grid[1:] < off)]))
-        if high - rest < 4.0 * abs(held - rest) or high - rest < 0.1 * high:
-            continue  # clocks held after the load hide when it ended
-        fall = float(grid[1:][power > (high + rest) / 2.0][-1])
-        if abs(fall - off) > _MAX_END_OFF_S:
-            msg = (
-                f"the meter rises when the load begins and falls {fall - off:+.2f} s from its end: it has lost samples "
-                "in between, or its clock has jumped"
-            )
-            raise DeclinedError(msg)
-
-
 # --- the estimators, each with what it needs ---
+
+
+def _meter(
+    remarks: _Remarks, meter: Series | None, load: LoadIntervals | None, updates: Updates, *, one_clock: bool
+) -> tuple[ClockFit | None, PowerTrace | None]:
+    """Return how the meter's clock was tied to the host's, if it was, and its curve on that."""
+    if meter is None:
+        return None, None
+    if one_clock:
+        return remarks.attempt("meter", lambda: on_one_clock(meter, updates)) or (None, None)
+    found = remarks.attempt("meter", lambda: meter_on_host(meter, load, updates))
+    if found is None:
+        return None, None
+    clock, curve, notes = found
+    remarks.notes += notes
+    return clock, curve
 
 
 def _step(updates: Updates, load: LoadIntervals | None, fit: KernelFit | None, poll_s: float) -> StepResponse:
@@ -276,10 +193,10 @@ def _kernel(
     remarks: _Remarks,
     updates: Updates,
     load: LoadIntervals | None,
-    tied: tuple[ClockFit | None, PowerTrace] | None,
+    tied: tuple[ClockFit | None, PowerTrace | None],
     lattice: PublishingClock,
 ) -> KernelFit:
-    clock, meter = tied or (None, None)
+    clock, meter = tied
     if meter is not None:
         refuse_coarse(meter.cell_s, updates.period_s)
         rate = clock.rate.sd if clock is not None else None
