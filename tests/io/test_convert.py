@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pmtpy.cli import main
-from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
@@ -20,23 +20,9 @@ from pmtpy.io.channels import channel_of, described
 from pmtpy.io.convert import convert
 from pmtpy.io.read import READERS, load
 from pmtpy.io.write import FORMATS, Ending, Header, Options, RecordedRegion, open_sink
+from tests.support.one_pair import HEADER, LAYOUT, START_NS, UNIX_NS
 
-START_NS, UNIX_NS, STEP_NS = 7_000_000_000, 1_700_000_000_000_000_000, 50_000
-LAYOUT = Layout(
-    (
-        Channel("pair0.current", Quantity.CURRENT, scale=0.01),
-        Channel("pair0.voltage", Quantity.VOLTAGE, scale=0.005),
-        Channel(
-            "pair0",
-            Quantity.POWER,
-            derivation=Derivation.PRODUCT,
-            operands=("pair0.voltage", "pair0.current"),
-            domain="rail0",
-        ),
-        Channel("board.temperature", Quantity.TEMPERATURE, scale=0.1),
-    )
-)
-HEADER = Header("powersensor3:virtual", Identity("powersensor3", virtual=True), LAYOUT, Anchor(START_NS, UNIX_NS))
+STEP_NS = 50_000
 REGIONS = (RecordedRegion("Lösung, é", START_NS + 100_000, START_NS + 400_000),)
 
 

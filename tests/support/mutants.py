@@ -8,26 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.io.write import Ending, Header, open_sink
+from tests.support.one_pair import PAIR
 
 ROWS = 40
 _COUNTER = Layout((Channel("package0", Quantity.ENERGY, scale=1e-6, domain="host/socket0/package"),))
-_BOARD = Layout(
-    (
-        Channel("pair0.current", Quantity.CURRENT, scale=0.01),
-        Channel("pair0.voltage", Quantity.VOLTAGE, scale=0.005),
-        Channel(
-            "pair0",
-            Quantity.POWER,
-            derivation=Derivation.PRODUCT,
-            operands=("pair0.voltage", "pair0.current"),
-            domain="rail0",
-        ),
-    )
-)
+_BOARD = Layout(PAIR)
 _MARK = "M A\n"
 # What parsers stumble over: what is a number to one and not to another, ends of lines, marks of other formats.
 _TOKENS = [

@@ -14,35 +14,18 @@ import pytest
 
 import pmtpy as pmt
 import pmtpy.io.read
-from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import Anchor, ManualClock
-from pmtpy.core.rows import Frame, Layout
+from pmtpy.core.rows import Frame
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, FileFormatError
 from pmtpy.io.convert import convert
 from pmtpy.io.read import Reader, load
 from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read.blocks import open_blocks
-from pmtpy.io.write import Ending, Header, open_sink
+from pmtpy.io.write import Ending, open_sink
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.one_pair import HEADER, START_NS, UNIX_NS
 from tests.support.worlds import Counter
-
-START_NS, UNIX_NS = 7_000_000_000, 1_700_000_000_000_000_000
-LAYOUT = Layout(
-    (
-        Channel("pair0.current", Quantity.CURRENT, scale=0.01),
-        Channel("pair0.voltage", Quantity.VOLTAGE, scale=0.005),
-        Channel(
-            "pair0",
-            Quantity.POWER,
-            derivation=Derivation.PRODUCT,
-            operands=("pair0.voltage", "pair0.current"),
-            domain="rail0",
-        ),
-        Channel("board.temperature", Quantity.TEMPERATURE, scale=0.1),
-    )
-)
-HEADER = Header("powersensor3:virtual", Identity("powersensor3", virtual=True), LAYOUT, Anchor(START_NS, UNIX_NS))
 
 
 def _write(path: Path, n: int = 100, *, complete: bool = True, counted: float = 1.0, **options: bool) -> Path:
