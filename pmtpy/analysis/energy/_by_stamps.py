@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import ROUNDS, Pace, Posterior, Readings
+from pmtpy.analysis.energy._posterior import MORE_ROUNDS, ROUNDS, Pace, Posterior, Readings
 from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import NAMED
 from pmtpy.core.rows import Floats
 
-_IDEAL_ROUNDS = 2  # more of finding power and pace in turn, of an ideal load
 _LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
 
 
@@ -81,7 +80,7 @@ def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]
         return pace, at, square
 
     usual = found(readings.first(), *load.start(*start), ROUNDS, ideal=False)
-    pace, at, square = found(*usual, _IDEAL_ROUNDS, ideal=True)
+    pace, at, square = found(*usual, MORE_ROUNDS, ideal=True)
     even = readings.solve(readings.stated(pace), load.about(at, square, ideal=True), judged=True)
     pace, at, square = readings.stated(usual[0]), *usual[1:]
     stated = readings.solve(pace, load.about(at, square), judged=True)

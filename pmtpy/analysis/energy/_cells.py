@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.signal.estimate import SAME_SHARE
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 
 _IN_A_PERIOD = 4  # cells in a period ...
 _IN_A_WINDOW = 20  # ... but no more than this in a window of several
-_SAME_BOUND = 1e-3  # of a period: bounds this near each other are one
 
 
 def bounds_of(ends_s: Floats, response: Response, until_s: float, also_s: Floats) -> Floats:
@@ -37,9 +37,9 @@ def bounds_of(ends_s: Floats, response: Response, until_s: float, also_s: Floats
     marks += [ends_s - part for part in (window, tau) if 0.0 < part < period]
     marks.append(also_s[(also_s > first) & (also_s < max(ends_s[-1], until_s))])
     bounds = np.sort(np.concatenate(marks))
-    bounds = bounds[np.diff(bounds, prepend=-np.inf) > _SAME_BOUND * period]
+    bounds = bounds[np.diff(bounds, prepend=-np.inf) > SAME_SHARE * period]
     cell = max(period / _IN_A_PERIOD, min(window / _IN_A_WINDOW, period))
-    many = np.maximum(1, np.ceil(np.diff(bounds) / cell - _SAME_BOUND)).astype(np.int64)
+    many = np.maximum(1, np.ceil(np.diff(bounds) / cell - SAME_SHARE)).astype(np.int64)
     place = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
     inner = np.repeat(bounds[:-1], many) + place * np.repeat(np.diff(bounds) / many, many)
     return np.asarray(np.append(inner, bounds[-1]), np.float64)

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import ROUNDS, Posterior, Readings, Terms
+from pmtpy.analysis.energy._posterior import MORE_ROUNDS, ROUNDS, Posterior, Readings, Terms
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 
-_WITH_STEPS = 2  # rounds of finding power and pace in turn, the last of all, with what steps at the ends
 # Odds beforehand that the power stepped just where a region begins, or ends, or that it rose for as long as it lasts.
 _STEP_ODDS = 1.0 / 3.0
 _MAX_STEP = 3.0  # of the highest reading: of a power that was hardly shown
@@ -38,7 +37,7 @@ def explained_alone(readings: Readings, region: tuple[float, float]) -> tuple[Po
     ahead of its mean at the two ends.
     """
     nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
-    for _ in range(ROUNDS - _WITH_STEPS):
+    for _ in range(ROUNDS - MORE_ROUNDS):
         pace = readings.next(pace, readings.solve(pace, nothing))
     found: list[Posterior] = []
     odds: list[float] = []
@@ -46,7 +45,7 @@ def explained_alone(readings: Readings, region: tuple[float, float]) -> tuple[Po
     steps = [(), (begins,), (ends,), (begins, ends), (begins - ends,)]
     for columns, where in zip(steps, [(), region[:1], region[1:], region, region], strict=True):
         terms, own = _rises(columns, readings) if columns else nothing, pace
-        for _ in range(_WITH_STEPS):
+        for _ in range(MORE_ROUNDS):
             own = readings.next(own, readings.solve(own, terms))
         found.append(readings.solve(readings.stated(own), terms, judged=True))
         beforehand = len(columns) * math.log(_STEP_ODDS)

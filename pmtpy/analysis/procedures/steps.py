@@ -61,25 +61,8 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     if len(w) < 4 * _MIN_STEPS:
         msg = f"{len(w)} readings are too few to see steps: record longer"
         raise DeclinedError(msg)
-    middle = (np.percentile(w, 5) + np.percentile(w, 95)) / 2.0
-    if not (w < middle).any():
-        msg = f"no steps: all readings are {middle:.4g} W; let the load switch while it is recorded"
-        raise DeclinedError(msg)
-    low, high = float(np.median(w[w < middle])), float(np.median(w[w >= middle]))
+    low, high = _two_levels(w)
     size = high - low
-    noise = max(robust_sd(w[w < middle]), robust_sd(w[w >= middle]))
-    if not size > _LEVELS_APART_SD * noise:
-        msg = (
-            f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, and readings scatter by "
-            f"{noise:.3g} W; take a load that switches by more"
-        )
-        if size > _LEVELS_APART_SD * bend_sd(w):  # it is not their noise by which they do
-            msg = (
-                f"no two levels: readings lie all over {np.min(w):.4g} to {np.max(w):.4g} W and move from each to the "
-                "next: the load has more levels, or the sensor is on its way to one when it switches again; let it "
-                "rest longer at each of two"
-            )
-        raise DeclinedError(msg)
     begin, end = _turns(w, low, high)
     low_end, high_end = (_level(w, begin, end, _MAX_CHANGE_AT_LEVEL * size, up=up) for up in (False, True))
     low, high = low_end.watts, high_end.watts
@@ -101,6 +84,33 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
         _interval(t, w, begin, end), float(np.median(same)) if len(same) else float("nan"),
         float(np.maximum(low_end.rest_w, high_end.rest_w)), resting,
     )  # fmt: skip
+
+
+def _two_levels(w: Floats) -> tuple[float, float]:
+    """Return the medians of the lower and the upper readings, if they are levels.
+
+    Raises DeclinedError: they are not.
+    """
+    middle = (np.percentile(w, 5) + np.percentile(w, 95)) / 2.0
+    if not (w < middle).any():
+        msg = f"no steps: all readings are {middle:.4g} W; let the load switch while it is recorded"
+        raise DeclinedError(msg)
+    low, high = float(np.median(w[w < middle])), float(np.median(w[w >= middle]))
+    size = high - low
+    noise = max(robust_sd(w[w < middle]), robust_sd(w[w >= middle]))
+    if not size > _LEVELS_APART_SD * noise:
+        msg = (
+            f"no two levels: {low:.4g} and {high:.4g} W are only {size:.3g} W apart, and readings scatter by "
+            f"{noise:.3g} W; take a load that switches by more"
+        )
+        if size > _LEVELS_APART_SD * bend_sd(w):  # it is not their noise by which they do
+            msg = (
+                f"no two levels: readings lie all over {np.min(w):.4g} to {np.max(w):.4g} W and move from each to the "
+                "next: the load has more levels, or the sensor is on its way to one when it switches again; let it "
+                "rest longer at each of two"
+            )
+        raise DeclinedError(msg)
+    return low, high
 
 
 def _interval(t: Floats, w: Floats, begin: Ints, end: Ints) -> float:
