@@ -40,12 +40,12 @@ def live_updates(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> U
     -------
     Updates
         Where the rows do not tell of the clock, because they are few, from all over the period, or of another one, each
-        new value is an update as old as a value is on average.
+        new value is an update as old as a value is on average, or as the device says.
     """
     try:
         return _followed(t_s, watts, period, aged_s)
     except DeclinedError:
-        return _as_polled(t_s, watts, period.value, aged_s)
+        return _as_polled(t_s, watts, period.value, aged_s) if aged_s else _as_stamped(t_s, watts, period.value)
 
 
 def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Updates:
@@ -112,6 +112,23 @@ def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Up
     at = t_s[kept]
     k = np.round((at - at[:1]) / period_s).astype(np.int64)
     return Updates(k, at - aged / 2.0, watts[kept], period_s, aged / math.sqrt(12.0), aged_s=aged)
+
+
+def _as_stamped(t_s: Floats, watts: Floats, period_s: float) -> Updates:
+    """Take each new value for an update at its stamp, and what is shown whole periods later for the next ones.
+
+    Rows of other registers come at any time between.
+    """
+    row = np.arange(len(t_s))
+    new = np.append(False, np.diff(watts) != 0.0)[: len(row)]
+    last = np.maximum.accumulate(np.where(new, row, -1))
+    since = t_s[
+        np.where(last < 0, np.argmax(np.append(new, False)), last)
+    ]  # before the first new value the same clock ran
+    at = since + period_s * np.floor((t_s - since) / period_s + _RATE)
+    kept = new | (np.diff(at, prepend=-math.inf) > period_s / 2.0)
+    at, watts = at[kept], watts[kept]
+    return Updates(np.round((at - at[:1]) / period_s).astype(np.int64), at, watts, period_s, 0.0)
 
 
 def possible_updates(seen: Updates, unsure_s: float) -> list[tuple[float, Updates]]:

@@ -76,6 +76,27 @@ def test_rows_of_another_register_beside_are_no_updates() -> None:
     assert found.t_s[kept] == pytest.approx(own[found.watts[kept].astype(int) - 1], abs=2e-6)
 
 
+@pytest.mark.parametrize("apart", [0.4, 0.5, 0.8, 0.95])
+def test_values_that_stand_are_renewed_whole_periods_after_they_were_new_whenever_another_register_is(
+    apart: float,
+) -> None:
+    # Each row of the other that was 0.75 periods behind was taken for an update: a sixth too many, up to a period off.
+    own = 3.0 + 0.1 * np.arange(40)
+    stood = np.asarray(200.0 + 10.0 * (np.arange(40) // 5 * 3 % 7), np.float64)  # so few changes that no clock is found
+    first = np.append(True, np.diff(stood) != 0.0)
+    other = np.arange(3.03, 6.9, apart * 0.1)
+    t = np.sort(np.concatenate([own[first], other]))[2:]
+    shown = stood[np.searchsorted(own, t, side="right") - 1]
+    found = live_updates(t, shown, Number(0.1, 1e-6), 0.0)
+    assert np.all(np.diff(found.k) == 1)
+    assert found.t_s == pytest.approx(found.t_s[0] + 0.1 * found.k, abs=1e-9)
+    assert (found.t_s[0] - 3.0) / 0.1 == pytest.approx(round((found.t_s[0] - 3.0) / 0.1), abs=1e-6)
+
+
+def test_no_rows_are_no_updates() -> None:
+    assert len(live_updates(np.zeros(0), np.zeros(0), Number(0.1, 1e-6), 0.0).t_s) == 0
+
+
 def test_a_period_a_little_wrong_is_put_right_by_long_rows() -> None:
     t, number, published = polled(0.1, 0.0307, seconds=100.0)
     found = live_updates(t, number, Number(0.1001, 1e-4), 0.0307)
