@@ -65,7 +65,7 @@ class Output:
         self._fresh = False
         if isinstance(target, (str, os.PathLike)):
             self.path = _fixed(target)
-            self._open(self.path, overwrite=overwrite)
+            self._open(Path(target), overwrite=overwrite)  # who opens it is told what was asked for
         elif callable(getattr(target, "write", None)):
             self._borrow(target)
         else:
