@@ -41,7 +41,9 @@ _UNITS = {  # nvidia-smi's unit: ours, and how many of ours it is
     "s": ("s", 1.0),
     "ms": ("s", 1e-3),
 }
-_WHICH_GPU = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
+# What says which GPU a row is of, the most lasting first: a card that falls off the bus, or a start of the machine,
+# gives the others another index. (Cards for homes have no serial number.)
+_WHICH_GPU = ("uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "index", "serial", "gpu_serial")
 _BEST = ("power.draw.instant", "power.draw", "power.draw.average")  # as the total: the fastest first
 _ONE_ROUND = 0.2  # of the time between rounds: rows closer than this are of one round
 _MOST_CLOSE = 0.4  # of the rows, in the log of one GPU
@@ -96,7 +98,7 @@ def read(recording: Recording) -> pd.DataFrame:
         raise recording.error("there is no row in it; was nvidia-smi stopped at once?")
     times, clock = unix_times(recording, naive, at, recording.utc_offset_s)
     which = next((text[n][left] for n in _WHICH_GPU if n in text), None)
-    rounds = _rounds(recording, times, at, which)
+    rounds = _rounds(recording, times, at, which, text["index"][left] if "index" in text else which)
     log = _Log(times, at, clock, [_Field(f.name, f.suffix, f.values[left]) for f in fields], begins)
     return _table(recording, log, rounds)
 
@@ -198,20 +200,25 @@ def _bare(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return column
 
 
-def _rounds(recording: Recording, times: Floats, at: Ints, which: npt.NDArray[Any] | None) -> dict[str, Ints]:
+def _rounds(
+    recording: Recording,
+    times: Floats,
+    at: Ints,
+    which: npt.NDArray[Any] | None,
+    listed: npt.NDArray[Any] | None,
+) -> dict[str, Ints]:
     """Return for each GPU its row in each round of the log, -1 where it has none. The name is empty for a single GPU.
 
-    The GPUs of a round come in one order and close together. So a round ends where the order does, or where the next
-    row is nearer to the next round.
+    The GPUs of a round come in one order, that of what is ``listed``, and close together. So a round ends where the
+    order does, or where the next row is nearer to the next round.
     """
     names = [] if which is None else list(dict.fromkeys(which.tolist()))
     if len(names) < 2:
         if which is None:
             _refuse_several(recording, times)
         return {"": np.arange(len(times))}
-    assert which is not None  # noqa: S101  (there are names)
-    place = {name: i for i, name in enumerate(names)}
-    order = np.array([place[w] for w in which.tolist()])
+    assert which is not None and listed is not None  # noqa: S101, PT018  (there are names)
+    card, order = _places(which), _places(listed)
     limit = _reach(times, order)
     starts, seen = [0], 0.0
     for row in range(1, len(times)):
@@ -222,7 +229,7 @@ def _rounds(recording: Recording, times: Floats, at: Ints, which: npt.NDArray[An
     number[starts[1:]] = 1
     number = np.cumsum(number)
     rounds: Ints = np.full((len(names), len(starts)), -1)
-    rounds[order, number] = np.arange(len(times))
+    rounds[card, number] = np.arange(len(times))
     if (rounds[:, -1] < 0).any() and rounds.shape[1] > 1:
         rounds = rounds[:, :-1]  # the last round is cut short
     missing = (rounds < 0).any(axis=0)
@@ -231,8 +238,28 @@ def _rounds(recording: Recording, times: Floats, at: Ints, which: npt.NDArray[An
         recording.notes.append(
             f"line {at[rounds[:, first].max()]} (and {int(missing.sum()) - 1} more rounds): not every GPU has a row"
         )
-    prefix = [f"gpu{n if n.isdigit() else i}." for i, n in enumerate(names)]
-    return dict(zip(prefix, rounds, strict=True))
+    return dict(zip(_called(recording, at, which, listed), rounds, strict=True))
+
+
+def _places(names: npt.NDArray[Any]) -> Ints:
+    """Return at which place each name came first among all names."""
+    place = {name: i for i, name in enumerate(dict.fromkeys(names.tolist()))}
+    return np.array([place[name] for name in names.tolist()])
+
+
+def _called(recording: Recording, at: Ints, which: npt.NDArray[Any], listed: npt.NDArray[Any]) -> list[str]:
+    """Return what the columns of each GPU begin with: its index where it was first listed, if no other had that."""
+    first: dict[str, str] = {}
+    for name, shown, line in zip(which.tolist(), listed.tolist(), at.tolist(), strict=True):
+        if first.setdefault(name, shown) != shown:
+            recording.notes.append(
+                f"line {line}: {name}, until then listed as {first[name]}, is listed as {shown}: the GPUs were"
+                " numbered anew; columns keep to the card"
+            )
+            break
+    numbers = list(first.values())
+    own = len(set(numbers)) == len(numbers)
+    return [f"gpu{n if own and n.isdigit() else i}." for i, n in enumerate(numbers)]
 
 
 def _reach(times: Floats, order: Ints) -> float:

@@ -299,6 +299,20 @@ def test_several_gpus_in_one_log_become_columns_and_add_up(tmp_path: Path) -> No
     assert table.attrs["total"] == "gpu0.power.draw + gpu1.power.draw"
 
 
+def test_a_gpu_that_is_numbered_anew_keeps_its_column(tmp_path: Path) -> None:
+    # Two cards of 100 and 300 W, ten rounds; after the fifth, a start of the machine lists the second one first.
+    lines = ["timestamp, index, uuid, power.draw [W]"]
+    for second in range(10):
+        cards = [("GPU-a", 100), ("GPU-b", 300)]
+        for index, (uuid, watts) in enumerate(cards if second < 5 else cards[::-1]):
+            lines.append(f"2026/03/05 12:00:0{second}.00{index}, {index}, {uuid}, {watts}.00 W")
+    table = load(_save(tmp_path, "\n".join(lines) + "\n"), utc_offset_s=0)
+    np.testing.assert_array_equal(table["gpu0.power.draw_W"], np.full(10, 100.0))
+    np.testing.assert_array_equal(table["gpu1.power.draw_W"], np.full(10, 300.0))
+    assert table["total_J"].iloc[-1] == pytest.approx(400.0 * 9)
+    assert [note for note in table.attrs["notes"] if "line 12: GPU-b, until then listed as 1, is listed as 0" in note]
+
+
 def test_a_power_that_no_row_has_stays_unknown(tmp_path: Path) -> None:
     text = "timestamp, power.draw [W]\n2023/07/13 18:15:32.351, [N/A]\n2023/07/13 18:15:32.361, [N/A]\n"
     table = load(_save(tmp_path, text))
