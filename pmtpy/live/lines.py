@@ -16,6 +16,8 @@ _INDENT = "  "
 _NARROWEST = 8  # cells that a name keeps
 _FEWEST_SPARKS = 8
 _COVERED = 0.9995  # shown as 100 %
+_MOST_WRITTEN = 1e8  # nine digits of joules find room in their column with a blank before them, and not one more
+_CUT = "…"
 
 
 class Order(Enum):
@@ -58,6 +60,8 @@ def watts(value: float) -> str:
     if not math.isfinite(value):
         return "-"
     size = abs(value)
+    if size >= _MOST_WRITTEN:
+        return f"{value:.3e}"
     return f"{value:.3f}" if size < 9.9995 else f"{value:.2f}" if size < 9999.995 else f"{value:.0f}"
 
 
@@ -123,7 +127,7 @@ def _fitted_name(text: str, width: int) -> str:
         return text + " " * room
     while text and cells(text) >= width:
         text = text[:-1]
-    return text + "…" + " " * (width - 1 - cells(text))
+    return text + _CUT + " " * (width - 1 - cells(text))
 
 
 def screen(look: Look, width: int, order: Order = Order.SENSORS) -> list[Written]:
@@ -132,8 +136,9 @@ def screen(look: Look, width: int, order: Order = Order.SENSORS) -> list[Written
     names = [_INDENT * p.node.depth + p.node.label for p in powers]
     total = [look.total] if look.total is not None else []
     wide = max(map(cells, [*names, "sensor", *(t.node.label for t in total)]))
-    wide = min(wide, max(_NARROWEST, width - _COLUMNS[0].width))  # the power now always finds room
+    wide = min(wide, max(_NARROWEST, width - _COLUMNS[0].width))  # the power now finds room wherever a name does
     columns = _fitting(width - wide)
+    wide = min(wide, width)
     left = width - wide - sum(c.width for c in columns) - 2
     sparks = left if left >= _FEWEST_SPARKS else 0
 
@@ -152,9 +157,9 @@ def screen(look: Look, width: int, order: Order = Order.SENSORS) -> list[Written
 
 
 def _fitting(width: int) -> list[_Column]:
-    """Return the columns that find room beside the names; the power now always stays."""
+    """Return the columns that find room beside the names: none of them is ever cut, since 80 is no part of 800."""
     kept = sorted(_COLUMNS, key=lambda c: -c.worth)
-    while len(kept) > 1 and sum(c.width for c in kept) > width:
+    while kept and sum(c.width for c in kept) > width:
         kept.pop()
     return [c for c in _COLUMNS if c in kept]
 

@@ -230,7 +230,7 @@ class TopApp(App[int]):
             f"pmtpy top   {duration(look.seconds)} since {since}   mean, min, max over {window}   {self._order.value}"
         )
         self.query_one("#head", Static).update(head + state, layout=False)  # its size stays
-        shown.show_lines(screen(look, max(20, width - 1), self._order))
+        shown.show_lines(screen(look, max(1, width - 1), self._order))
         notes = "\n".join(f"note: {n}" for n in look.notes)
         self._say("#notes", notes)
 

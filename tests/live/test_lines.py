@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,19 @@ def test_no_line_is_wider_than_the_screen_and_the_power_now_is_always_there(widt
     assert ("mean" in lines[0].text) == (width >= 40)
     assert ("lost" in lines[0].text) == (width >= 80)
     assert lines[-1].tone is Tone.NOTE
+
+
+@pytest.mark.parametrize("width", range(1, 30))
+def test_a_power_is_shown_whole_or_not_at_all(width: int) -> None:
+    loud = Look(1.0, [shown("package0", 800.0)], None, "", ())
+    head, line = (written.text for written in screen(loud, width))
+    assert max(cells(head), cells(line)) <= width  # else the screen would cut it: 80 is no part of 800
+    assert ("800.00" in line) == (width >= 17)
+
+
+def test_columns_of_great_energies_do_not_touch() -> None:
+    line = screen(Look(1.0, [replace(shown("node", 12345.6), joules=1.234e10)], None, "", ()), 100)[1].text
+    assert "1.234e+10" in line.split()
 
 
 @pytest.mark.parametrize("width", [20, 24, 40, 100])
