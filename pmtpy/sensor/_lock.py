@@ -32,7 +32,12 @@ class PatientLock:
         self._in_vain = False  # whether the last wait was, since when nobody had it
 
     def acquire(self, *, blocking: bool = True, timeout: float = -1.0) -> bool:
-        """Take the lock, or say that it was not to be had: as a lock of :mod:`threading` does."""
+        """Take the lock, or say that it was not to be had: as a lock of :mod:`threading` does.
+
+        With a timeout it is not waited for that long again where the last wait was in vain.
+        """
+        if timeout > 0 and self._in_vain:
+            timeout = min(timeout, _WAIT_AFTER_VAIN_S)
         taken = self._lock.acquire(blocking, timeout)
         if taken or timeout > 0:
             self._in_vain = not taken
@@ -59,7 +64,7 @@ class PatientLock:
     def __enter__(self) -> None:
         if self._lock.acquire(False):
             self._in_vain = False
-        elif not self.acquire(timeout=_WAIT_AFTER_VAIN_S if self._in_vain else ANSWER_S):
+        elif not self.acquire(timeout=ANSWER_S):
             msg = f"{self._target} has not answered for {ANSWER_S:g} s: its driver, or the bus behind it, hangs"
             raise SourceLostError(msg)
 

@@ -381,10 +381,12 @@ class Acquisition:
         A device that does not answer is not waited for: it is the system's when the process ends.
         """
         self.intake.unusable, self.closed = f"{self.target} was closed", True
-        self.schedule()
         if not self.intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):
             _log.warning("%s does not answer: it is left open", self.target)
-            return
+            return  # the poller, if that is who waits for it, ends by itself
+        self.intake.lock.release()
+        self.schedule()
+        self.intake.lock.acquire()
         try:
             if not self.released:
                 self.intake.source.close()

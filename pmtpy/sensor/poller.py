@@ -39,8 +39,8 @@ class Poller:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = f"pmtpy-poller-{name}"
-        self._lock = threading.Condition()  # guards the tasks by period and the thread; told when either changes
-        self._busy = threading.Lock()  # held by the thread while tasks run
+        self._lock = threading.Condition()  # guards what follows; told when any of it changes
+        self._running: Task | None = None  # which the thread is at
         self._wake = threading.Event()
         self._tasks: dict[_Schedule, list[Task]] = {}
         self._due: dict[_Schedule, int] = {}  # the next instant of each
@@ -63,7 +63,8 @@ class Poller:
     def remove(self, task: Task) -> None:
         """Stop a task; when this returns it is not running (unless it removes itself). The last one ends the thread.
 
-        A step that does not return, because a driver hangs, is not waited for longer than the thread would be.
+        A step that does not return, because a driver hangs, is not waited for longer than the thread would be; that of
+        another task is not waited for at all.
         """
         with self._lock:
             task.alive = False
@@ -76,10 +77,10 @@ class Poller:
             thread, last = self._thread, not self._tasks
         if threading.current_thread() is thread:
             return
-        if not self._busy.acquire(timeout=_JOIN_S):
-            return
-        self._busy.release()
-        if last and thread is not None:
+        with self._lock:
+            self._lock.wait_for(lambda: self._running is not task, _JOIN_S)
+            hangs = self._running is not None
+        if last and thread is not None and not hangs:
             self._wake.set()
             with self._lock:  # it goes on if somebody has added a task meanwhile
                 over = self._lock.wait_for(lambda: self._thread is not thread or bool(self._tasks), _JOIN_S)
@@ -112,10 +113,17 @@ class Poller:
             self._do(tasks)
 
     def _do(self, tasks: list[Task]) -> None:
-        with self._busy:
-            for task in tasks:
-                if task.alive:
-                    task.step()
+        for task in tasks:
+            with self._lock:
+                if not task.alive:
+                    continue
+                self._running = task
+            try:
+                task.step()
+            finally:
+                with self._lock:
+                    self._running = None
+                    self._lock.notify_all()
 
 
 class RepeatedTask:

@@ -179,13 +179,16 @@ class Sensor:
             Another device answers now, or the sensor was made of a source that nothing says how to open.
         SensorClosedError
             The sensor was closed.
+        SourceLostError
+            A reading of it has not returned: its driver hangs.
         """
         made = self._acquisition
         made.check()
         if self._open_again is None:
             msg = f"{self.target} was not opened by create(): nothing says how to open it again"
             raise TargetError(msg)
-        made.intake.source.close()
+        with made.intake.lock:  # who still waits for an answer holds what closing needs, too
+            made.intake.source.close()
         source = self._open_again()
         try:
             made.resume(source)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.sensor.poller import Poller
 from tests.support.trees import SteppedClock
@@ -28,6 +30,27 @@ def test_ending_the_last_job_does_not_wait_for_a_thread_that_has_been_given_anot
     for thread in threads:
         thread.join()
     assert max(longest) < _HANG_S
+
+
+def test_ending_a_job_does_not_wait_for_another_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pmtpy.sensor.poller._JOIN_S", 240.0)
+    poller, free, hangs = Poller(HOST_CLOCK, "test"), threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hangs.set()
+        free.wait(240)
+
+    hung = poller.add(hang, 0.001)
+    quick = poller.add(lambda: None, 0.001)
+    assert hangs.wait(240)
+    ending = threading.Thread(target=poller.remove, args=(quick,))
+    ending.start()
+    ending.join(60)
+    ended = not ending.is_alive()
+    free.set()
+    poller.remove(hung)
+    ending.join()
+    assert ended
 
 
 def test_dithered_instants_are_one_in_each_period_and_keep_step_with_nothing() -> None:

@@ -622,6 +622,56 @@ def test_whoever_asks_a_sensor_that_hangs_is_told_so_and_it_is_usable_when_it_an
     assert pmt.joules(before, sensor.read()) == pytest.approx(60.0)
 
 
+def test_a_sensor_that_is_known_to_hang_is_not_waited_for_again(
+    hung: tuple[ManualClock, _Hung, Sensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sensor.sensor.CLOSE_TIMEOUT_S", "sensor.acquisition.CLOSE_TIMEOUT_S", "sensor.poller._JOIN_S"):
+        monkeypatch.setattr(f"pmtpy.{name}", 240.0)
+    _, source, sensor = hung
+    opened = pmt.region("work", sensor).__enter__()  # it is read in the background until this ends
+    _hang(source, sensor)
+    with pytest.raises(pmt.SourceLostError, match="has not answered"):
+        sensor.read()
+    closing = threading.Thread(target=sensor.close)
+    closing.start()
+    closing.join(60)
+    closed = not closing.is_alive()
+    source.free.set()
+    closing.join()
+    opened.__exit__(None, None, None)
+    assert closed
+
+
+def test_a_sensor_that_hangs_is_not_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Held(_Hung):
+        def close(self) -> None:  # as of NVML, which is shut down when nobody is in a call of it
+            assert self.free.wait(240)
+
+    monkeypatch.setattr("pmtpy.sensor._lock.ANSWER_S", 0.05)
+    clock = ManualClock()
+    source = Held(clock)
+    sensor = Sensor(source, "held", clock, open_again=lambda: Counter(source.world))
+    reader = _hang(source, sensor)
+    said: list[str] = []
+
+    def reopen() -> None:
+        try:
+            sensor.reopen()
+        except pmt.SourceLostError as error:
+            said.append(str(error))
+
+    opening = threading.Thread(target=reopen)
+    opening.start()
+    opening.join(60)
+    told = list(said)
+    source.free.set()
+    opening.join()
+    reader.join()
+    sensor.close()
+    assert told
+    assert "has not answered" in told[0]
+
+
 def test_the_file_of_a_sensor_that_hangs_is_ended_and_says_why(
     hung: tuple[ManualClock, _Hung, Sensor], tmp_path: Path
 ) -> None:
