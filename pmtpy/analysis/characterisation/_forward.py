@@ -7,6 +7,7 @@ seconds, powers watts.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, Shape
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
-from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, SAME_SHARE, bend_sd, minimise, robust_sd
+from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, SAME_SHARE, bend_sd, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.response import TRIANGULAR
@@ -32,6 +33,7 @@ _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to
 # ... kernel with a larger gain fits as well, without end
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
+_ARRIVED, _ROUNDS = 1e-6, 40  # relative gain of a step below which a search has arrived, and how many it may take
 METER_GRAIN = 0.005  # of a period: nothing finer on a meter shows in a kernel
 _MAX_AGE_S = 0.3  # beside three periods: the oldest end of a kernel; signed, the earliest lies a period in the future
 
@@ -306,8 +308,22 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
             prior = np.array([(full[-2] - 1.0) / WANDER_SD, full[-1], problem.unusual(fit)])
             return np.append(root * fit.residuals, noise * prior)
 
-        theta = whole(minimise(residuals, theta[free], steps[free], least[free]))
+        theta = whole(_least(residuals, theta[free], steps[free], least[free]))
     return evaluate(problem, family, unpack(theta), weights)
+
+
+def _least(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, bounds: Floats) -> Floats:
+    """Return the parameters of the least squares, none below its bound; derivatives are differences over ``steps``."""
+    from scipy.optimize import least_squares
+
+    def jacobian(at: Floats) -> Floats:
+        here = residuals(at)
+        return np.stack([residuals(at + step) - here for step in np.diag(steps)], axis=1) / steps
+
+    found = least_squares(
+        residuals, start, jacobian, (bounds, math.inf), ftol=_ARRIVED, x_scale="jac", max_nfev=_ROUNDS
+    )
+    return np.where(found.active_mask < 0, bounds, found.x)  # what lies at its bound lies on it
 
 
 def follow(problem: Problem, family: str, point: Floats, weights: Floats, capture_s: float) -> Fit:

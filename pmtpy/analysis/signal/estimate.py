@@ -7,7 +7,7 @@ that the data do not support. Pure mathematics; times are seconds, power watts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,6 @@ import numpy as np
 from pmtpy.core.presentation import in_same_digits
 from pmtpy.core.rows import Floats
 
-_MIN_STEP_GAIN = 1e-6  # relative gain of a step below which a search has arrived
 MISSED = 0.05  # how often an interval may miss; of several that are judged together, how often one of them may
 Z95 = 1.959964  # two-sided 95 % of the normal distribution
 # Two-sided 95 % of Student's t beside the degrees of freedom.
@@ -183,59 +182,6 @@ def rounding_error(values: Floats, residual_sd: float, step: float | None = None
     noise = max(residual_sd**2 - step**2 / 12.0, 0.0)
     share = float(np.sum((counts / len(values)) ** 2))
     return step / math.sqrt(12.0) * math.exp(-2.0 * math.pi**2 * noise / step**2) * math.sqrt(share)
-
-
-def minimise(
-    residuals: Callable[[Floats], Floats],
-    start: Floats,
-    steps: Floats,
-    least: Floats | float = -math.inf,
-    rounds: int = 40,
-) -> Floats:
-    """Least squares by Levenberg and Marquardt with a numerical Jacobian, of differences forwards.
-
-    Parameters
-    ----------
-    residuals : callable
-        Vector of residuals of a vector of parameters.
-    start, steps : array
-        Starting point, and the step of the differences in each parameter.
-    least : array or float
-        Below which no parameter goes; one that lies there and would is held.
-    rounds : int
-        Limit of iterations.
-
-    Returns
-    -------
-    array
-        The parameters.
-    """
-    x, damping = np.array(start, np.float64), 1e-3
-    here = residuals(x)
-    loss, jacobian = float(here @ here), None
-    for _ in range(rounds):
-        if jacobian is None:
-            moved = [residuals(x + shift) for shift in np.diag(steps)]
-            jacobian = (np.stack(moved, axis=1) - here[:, None]) / steps
-            normal, slope = jacobian.T @ jacobian, jacobian.T @ here
-            scale = np.diag(normal) + 1e-30
-        free = (x > least) | (slope < 0.0)
-        move = np.zeros(len(x))
-        damped = (normal + damping * np.diag(scale))[np.ix_(free, free)]
-        move[free] = -np.linalg.lstsq(damped, slope[free], rcond=None)[0]
-        to = np.maximum(x + move, least)
-        there = residuals(to)
-        new = float(there @ there)
-        if not new < loss:
-            damping *= 8.0
-            if damping > 1e8:
-                break
-            continue
-        done = loss - new <= _MIN_STEP_GAIN * loss
-        x, here, loss, damping, jacobian = to, there, new, max(damping / 8.0, 1e-9), None
-        if done:
-            break
-    return x
 
 
 def as_json(e: Estimate | None, factor: float = 1.0) -> dict[str, float] | None:

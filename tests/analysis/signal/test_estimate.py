@@ -11,7 +11,6 @@ from pmtpy.analysis.signal.estimate import (
     Estimate,
     bend_sd,
     huber_weights,
-    minimise,
     mixed,
     robust_sd,
     rounding_error,
@@ -63,17 +62,6 @@ def test_second_differences_show_what_is_new_in_each_value_and_not_what_they_fol
     values[::40] += 50.0  # of which 7.5 % of the second differences know
     assert bend_sd(values, 0.25) == pytest.approx(0.2, rel=0.15)
     assert math.isnan(bend_sd(values[:2], 0.25))
-
-
-def test_least_squares_finds_the_minimum_of_a_curved_valley() -> None:
-    def rosenbrock(
-        x: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        return np.array([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]])
-
-    steps = np.array([1e-6, 1e-6])
-    x = minimise(rosenbrock, np.array([-1.2, 1.0]), steps, rounds=200)
-    assert x == pytest.approx([1.0, 1.0], abs=1e-4)
 
 
 def test_rounding_does_not_average_out_unless_noise_dithers_it() -> None:
