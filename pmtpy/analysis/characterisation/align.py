@@ -10,7 +10,7 @@ seconds, powers watts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from pmtpy.analysis.signal.estimate import (
     MIN_EXPLAINED,
     ONE_CLOCK_RATE,
     SAME_SHARE,
+    Z95,
     Estimate,
     huber_weights,
 )
@@ -262,9 +263,25 @@ def _lay(
         problem = problem.part(shown)
         fit = _best(problem, about, cell)
         shown = problem.shown(fit.point)
-    shape = describe(problem, fit)
+    shape = _between_knots(problem, fit, describe(problem, fit))
     told = shape.lag_s.half_width < (span[1] - span[0]) / 2.0
     return _Laid(problem, fit, shape, fit.loss / float(np.var(problem.y)) if told else math.inf)
+
+
+def _between_knots(problem: Problem, fit: Fit, shape: Shape) -> Shape:
+    """Return a shape whose lag and offset may be off as far as the fast curve's straight lines between knots draw them.
+
+    A step at a place ``u`` of a cell, the cell's length 1, adds ``max(f - u, 0)`` at ``f``, and on the line
+    ``f' (1 - u)``. Over all ``u`` the squares of what both cells beside ``f`` are off are least at
+    ``f' = 3 f / 4 + 3 f^2 / 4 - f^3 / 2``: up to 0.024 nearer to a knot. Where readings end all over the cells that
+    averages out; where both curves keep step it does not.
+    """
+    at, knots = problem.at(fit.point), problem.reference.t_s
+    right = np.clip(np.searchsorted(knots, at), 1, len(knots) - 1)
+    cell = knots[right] - knots[right - 1]
+    place = np.clip((at - knots[right - 1]) / cell, 0.0, 1.0)
+    drawn = Z95 * abs(float(np.mean(cell * place * (1.0 - place) * (place - 0.5)))) / 2.0
+    return replace(shape, lag_s=shape.lag_s.widened(drawn), offset_s=shape.offset_s.widened(drawn))
 
 
 def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:

@@ -73,9 +73,12 @@ def test_two_counters_of_one_clock_are_laid_as_closely_since_any_epoch(since_s: 
 
 
 def test_the_lag_of_two_counters_whose_rows_keep_step_is_known_to_less_than_a_row() -> None:
-    """Where every row of one lies at the same place between rows of the other a width does what an offset does."""
+    """Where every row of one lies at the same place between rows of the other a width does what an offset does.
+
+    And the straight lines between the rows of the other draw it to the nearer of two.
+    """
     held = 0
-    for seed in range(10):
+    for seed in range(20, 60):
         rng = np.random.default_rng(seed)
         edges = np.cumsum(rng.uniform(0.05, 0.8, 60))
         knots = np.concatenate([[-1.0], edges, [100.0]])
@@ -85,7 +88,7 @@ def test_the_lag_of_two_counters_whose_rows_keep_step_is_known_to_less_than_a_ro
         found = align(late, PowerTrace.from_energy(first, np.interp(first, knots, energy)), one_clock=True)
         held += found.lag_s.contains(0.1)
         assert found.lag_s.half_width < 0.005
-    assert held >= 8  # 95 % of 10, less twice the binomial deviation of 0.7
+    assert held >= 35  # 95 % of 40, less twice the binomial deviation of 1.4
 
 
 def test_stated_intervals_cover_the_truth() -> None:
