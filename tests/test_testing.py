@@ -100,21 +100,26 @@ def test_a_wrong_domain_or_a_perfect_gain_is_found_out(changes: dict[str, dict[s
         check(Counter, **changes)
 
 
+class Twice(Counter):
+    """A counter with a second channel of one of its parts, which shows a third of it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        twin = Channel("twin", self.channels[0].quantity, 1e-6, domain=self.channels[0].domain)
+        self.channels = (*self.channels, twin)
+
+    def poll(self) -> Sequence[float]:
+        counts = super().poll()
+        return [*counts, counts[0] / 3]
+
+
 def test_two_parts_of_one_domain_that_differ_are_found_out() -> None:
-    class Twice(Counter):
-        def __init__(self, world: World) -> None:
-            super().__init__(world)
-            self.channels = (
-                *self.channels,
-                Channel("twin", self.channels[0].quantity, 1e-6, domain=self.channels[0].domain),
-            )
-
-        def poll(self) -> Sequence[float]:
-            counts = super().poll()
-            return [*counts, counts[0] / 3]
-
-    with pytest.raises(AssertionError, match="name one domain"):
+    with pytest.raises(AssertionError, match=r"breaks this clause: .* name one domain"):
         check(Twice)
+
+
+def test_a_counter_of_coarse_steps_may_differ_by_them() -> None:
+    check(Twice, twin={"resolution": 3600.0})  # a meter's, of one watt-hour
 
 
 def test_a_source_that_lies_about_energy_is_found_out() -> None:

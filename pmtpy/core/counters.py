@@ -39,7 +39,7 @@ def increment(new: float, old: float, channel: Channel, seconds: float, rest_s: 
             return None
         counts += channel.wrap
     if channel.max_watts is not None:
-        possible = channel.max_watts * (seconds + 2 * (channel.refresh_s or 0.0)) + channel.scale
+        possible = channel.max_watts * (seconds + 2 * (channel.refresh_s or 0.0)) + channel.smallest_step
         if counts * channel.scale > possible + channel.max_watts * rest_s:
             return None
         if channel.wrap is not None and (counts + channel.wrap) * channel.scale <= possible:
@@ -73,20 +73,21 @@ class Counter:
 
     __slots__ = (
         "_before_ns", "_begun", "_dead", "_pace_ns", "_refresh_ns", "_run", "channel", "column", "columns", "doubt",
-        "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "transform", "watts",
+        "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "step", "transform",
+        "watts",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
         self.channel, self.column, self.transform = channel, column, transform
         self.columns = frozenset({column})
-        self.scale = channel.scale
+        self.scale, self.step = channel.scale, channel.smallest_step
         self.refresh_ns = self._refresh_ns = int(1e9 * (channel.refresh_s or 0.0))  # as stated, and as was seen
         self._run = 0, 0, -1  # moves that follow each other: the row before the first, how many, the last one
         self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
         self.quick_ns = math.inf
         if channel.least_watts > 0:
             refreshes_s = _DOUBTED_REFRESHES * channel.refresh_s if channel.refresh_s else _HOLD_S
-            self.quick_ns = 1e9 * max(refreshes_s, channel.smallest_step / channel.least_watts)
+            self.quick_ns = 1e9 * max(refreshes_s, self.step / channel.least_watts)
         self.old = math.nan
         self.doubt = ""
         self._begin(0)
@@ -174,7 +175,7 @@ class Counter:
             return rest_ns
         if rest_ns > self.hold_ns:
             # At rest for long: the power is below one step in that time.
-            bound = self.scale / (rest_ns * 1e-9)
+            bound = self.step / (rest_ns * 1e-9)
             self.watts = bound if math.isnan(self.watts) else min(self.watts, bound)
         return 0
 
@@ -225,5 +226,6 @@ def sure_ns(channel: Channel) -> float:
     """Return a time in which a counter cannot turn over unseen, by :func:`increment`; less a little."""
     if channel.max_watts is None or channel.wrap is None:
         return math.inf
-    longest_s = (channel.wrap - 1) * channel.scale / channel.max_watts - 2 * (channel.refresh_s or 0.0)
+    turn_j = channel.wrap * channel.scale - channel.smallest_step
+    longest_s = turn_j / channel.max_watts - 2 * (channel.refresh_s or 0.0)
     return longest_s * 1e9 * (1 - 1e-6)  # beyond any rounding

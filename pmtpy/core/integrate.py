@@ -103,6 +103,7 @@ class Integrator:
                 out,
                 counter.column,
                 counter.scale,
+                counter.step,
                 math.inf if counter.channel.max_watts is None else counter.channel.max_watts,
                 2 * (counter.channel.refresh_s or 0.0),
                 counter.refresh_ns,
@@ -190,15 +191,15 @@ class Integrator:
                 self._advance(out, counter, t_ns, counts, dt_ns)
             return
         watts, joules = self._watts, self._joules
-        for counter, out, column, scale, max_watts, slack_s, refresh_ns, hold_ns, quick_ns in self._ordinary:
+        for counter, out, column, scale, step, max_watts, slack_s, refresh_ns, hold_ns, quick_ns in self._ordinary:
             grown = counts[column] - counter.old
             rest_ns = t_ns - counter.moved_ns
             if counter.odd or (rest_ns > quick_ns and not (grown and counter.moved_ns == before_ns)):
                 self._advance(out, counter, t_ns, counts, dt_ns)
             elif not grown:
-                if rest_ns > hold_ns and not watts[out] <= scale / (rest_ns * 1e-9):
-                    watts[out] = counter.watts = scale / (rest_ns * 1e-9)
-            elif 0 < grown * scale <= max_watts * (rest_ns * 1e-9 + slack_s) + scale:
+                if rest_ns > hold_ns and not watts[out] <= step / (rest_ns * 1e-9):
+                    watts[out] = counter.watts = step / (rest_ns * 1e-9)
+            elif 0 < grown * scale <= max_watts * (rest_ns * 1e-9 + slack_s) + step:
                 span_ns = rest_ns if rest_ns > refresh_ns else counter.used_in_ns(t_ns, dt_ns)
                 counter.old, counter.moved_ns = counts[column], t_ns
                 joules[out] += grown * scale

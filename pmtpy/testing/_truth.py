@@ -104,14 +104,17 @@ def _check_domains(parts: dict[Channel, float], allowed: float) -> None:
     placed = [(channel, joules) for channel, joules in parts.items() if channel.domain]
     for channel, joules in placed:
         for other, theirs in placed:
+            one, two = f"{channel.name} ({joules:g} J)", f"{other.name} ({theirs:g} J)"
+            # A counter is off by up to a step at either end.
+            steps = [c.smallest_step for c in (channel, other) if c.energy_method is EnergyMethod.COUNTER]
+            apart = allowed + 2 * sum(steps)
             if channel is not other and channel.domain == other.domain:
                 # An average lags behind a momentary power of the same part, so that much is left.
-                apart = abs(joules - theirs) - 0.1 * max(joules, theirs)
-                clause = f"{channel.name} ({joules:g} J) and {other.name} ({theirs:g} J) name one domain"
-                require(apart <= allowed, f"{clause}, {channel.domain!r}, and so measure the same")
+                clause = f"{one} and {two} name one domain, {channel.domain!r}, and so measure the same"
+                require(abs(joules - theirs) - 0.1 * max(joules, theirs) <= apart, clause)
             elif channel.domain.startswith(f"{other.domain}/"):
-                clause = f"{channel.name} ({joules:g} J) is a part of {other.name} ({theirs:g} J) by its domain"
-                require(joules <= 1.1 * theirs + allowed, f"{clause}, {channel.domain!r}, and uses no more")
+                clause = f"{one} is a part of {two} by its domain, {channel.domain!r}, and uses no more"
+                require(joules <= 1.1 * theirs + apart, clause)
 
 
 def check_turns(

@@ -18,6 +18,7 @@ from pmtpy.sensor.registry import BACKENDS, create, opener
 from pmtpy.sensor.sensor import acquisition_of
 from pmtpy.testing import check_source
 
+ROOT = Path(__file__).parents[2]
 LOAD = "square:low=40,high=100,hz=0.25"  # mean 70 W, a step of 60 W every 2 s
 
 # What the model of each virtual device allows, relative to 1400 J in 20 s (ten steps of 60 W):
@@ -40,11 +41,16 @@ ALLOWED = {
 }
 
 
-def test_every_backend_has_its_allowance() -> None:
-    assert set(ALLOWED) == set(BACKENDS)
+def test_a_backend_is_named_wherever_each_of_them_is() -> None:
+    table = (ROOT / "docs/which-sensor.md").read_text(encoding="utf-8")
+    for name in BACKENDS:
+        assert name in ALLOWED, f"say in ALLOWED by how much the energy of {name}:virtual may be off, and why"
+        assert name in {row for row, *_ in STAMPS}, f"say in STAMPS what the times of the rows of {name}:virtual are"
+        assert (ROOT / f"docs/backends/{name}.md").is_file(), f"{name} has no page: write docs/backends/{name}.md"
+        assert f"[{name}](backends/{name}.md)" in table, f"give {name} a row in the table of docs/which-sensor.md"
 
 
-@pytest.mark.parametrize("name", sorted(BACKENDS))
+@pytest.mark.parametrize("name", sorted(ALLOWED))
 def test_a_backend_keeps_the_contract_and_tells_the_truth(name: str) -> None:
     check_source(
         lambda clock: opener(name, "virtual")("virtual", clock=clock, load=LOAD), load=LOAD, relative=ALLOWED[name]
@@ -55,7 +61,7 @@ def test_a_backend_keeps_the_contract_and_tells_the_truth(name: str) -> None:
 def test_all_sensors_of_one_world_agree_with_the_truth_and_each_other(load: str) -> None:
     clock = ManualClock()
     world = shared_world(load, clock=clock)
-    sensors = {name: create(name, "virtual", clock=clock) for name in sorted(BACKENDS)}
+    sensors = {name: create(name, "virtual", clock=clock) for name in sorted(ALLOWED)}
     try:
         found = {}
         for sensor in sensors.values():

@@ -45,18 +45,20 @@ def test_a_wrap_must_be_possible_and_unambiguous(
     wrap=st.floats(1e3, 1e15),
     most=st.floats(1e-3, 1e5),
     refresh_s=st.none() | st.floats(1e-6, 1.0),
-    parts=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+    parts=st.tuples(st.floats(1e-3, 1e3), st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
 )
 def test_within_the_sure_time_no_possible_count_is_ambiguous(
-    scale: float, wrap: float, most: float, refresh_s: float | None, parts: tuple[float, float]
+    scale: float, wrap: float, most: float, refresh_s: float | None, parts: tuple[float, float, float]
 ) -> None:
-    channel = Channel("c", Quantity.ENERGY, scale=scale, wrap=wrap, max_watts=most, refresh_s=refresh_s)
+    counts_in_a_step, of_the_time, of_the_possible = parts
+    step = counts_in_a_step * scale
+    channel = Channel("c", Quantity.ENERGY, scale, wrap=wrap, max_watts=most, refresh_s=refresh_s, resolution=step)
     limit_ns = sure_ns(channel)
     if limit_ns < 1:
         return
-    seconds = int(limit_ns * parts[0]) * 1e-9
-    possible = most * (seconds + 2 * (refresh_s or 0.0)) + scale
-    counts = min(parts[1] * possible / scale, wrap) * (1 - 1e-9)
+    seconds = int(limit_ns * of_the_time) * 1e-9
+    possible = most * (seconds + 2 * (refresh_s or 0.0)) + step
+    counts = min(of_the_possible * possible / scale, wrap) * (1 - 1e-9)
     assert increment(counts, 0.0, channel, seconds) == counts * scale
 
 
@@ -84,6 +86,24 @@ def follow(channels: Sequence[Channel], rows: Sequence[tuple[float, Sequence[flo
         point = integrator.advance(row)
     assert isinstance(point, Point)
     return point, integrator
+
+
+# A meter that shows kilowatt-hours with three decimals, and one that counts millijoules but moves by 3.6 kJ.
+@pytest.mark.parametrize("scale", [3.6e6, 1e-3])
+def test_a_step_is_what_the_channel_states_and_not_one_count(scale: float) -> None:
+    meter = Channel("meter", Quantity.ENERGY, scale, resolution=3600.0, refresh_s=1.0, max_watts=1000.0)
+    integrator = Integrator(Layout((meter,)))
+    points = [integrator.advance(Row(i * 10**9, [3600.0 / scale * (i // 40)])) for i in range(41)]
+    resting, moved = points[-2:]
+    assert isinstance(resting, Point)
+    assert isinstance(moved, Point)
+    assert resting.watts[1] == pytest.approx(3600.0 / 39.0)  # it used less than a step in all that time
+    assert moved.joules[1] == pytest.approx(3600.0)
+
+
+def test_a_step_is_no_jump_though_it_is_more_than_can_be_used_since_the_last_row() -> None:
+    meter = Channel("meter", Quantity.ENERGY, 1e-3, resolution=3600.0, refresh_s=1.0, max_watts=1000.0)
+    assert increment(3.6e6, 0.0, meter, seconds=1.0) == pytest.approx(3600.0)
 
 
 def test_a_powered_part_whose_counter_rests_is_not_known() -> None:
