@@ -1,8 +1,7 @@
 """``pmtpy doctor``: why each backend works here or not, and the exact command or rule that cures it.
 
 Each backend is asked for its findings (:class:`pmtpy.errors.Finding`); what should work is then opened for a moment and
-read
-once, since some obstacles show only there. Nothing is changed, and a port that another program uses is left alone.
+read once, since some obstacles show only there. Nothing is changed, and a port that another program uses is left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pmtpy.core.source import Discovery
 from pmtpy.core.state import State
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, PmtError, SourceLostError, TargetError, Verdict
 from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _SYSFS = "PMT_SYSFS_ROOT"
 _WORDS = {
@@ -134,7 +133,9 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
     own = {k: v for k, v in options.items() if k == "library" and finding.backend in {"nvml", "amdsmi"}}
     try:
         with create(finding.backend, finding.device or None, **own) as sensor:  # type: ignore[arg-type]
-            dead = _dead(sensor, sensor.read())
+            made = acquisition_of(sensor)
+            made.step()  # here, though the device be slow: a read() leaves that to the poller
+            failed, dead = made.intake.source.last_read_failed, _dead(sensor, sensor.read())
             channels, notes = len(sensor.channels), sensor.identity.notes
             who = " ".join(filter(None, (sensor.identity.model, sensor.identity.version)))
     except BackendUnavailableError as error:
@@ -143,6 +144,10 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
         return Result(_failed(finding, f"it was lost while it was read: {error}"))
     except PmtError as error:
         return Result(_failed(finding, f"it could not be read: {error}"))
+    if failed:
+        read = f"$ pmtpy read {_target(finding)} --for 1m"
+        steps = ("read it until it is given up, which says what is wrong:", read)
+        return Result(replace(_failed(finding, "a reading of it failed"), cure=steps), notes)
     if dead:
         reason = f"{', '.join(dead)} shows 0 W, or what no such part can draw, while this program runs on it"
         cure = ("see what the file itself shows; update the firmware, or take another meter of the machine instead",)
@@ -169,13 +174,17 @@ def _failed(finding: Finding, reason: str, why: Finding | None = None) -> Findin
     return replace(known, device=finding.device, verdict=Verdict.BROKEN, found=found, obstacle=obstacle)
 
 
+def _target(finding: Finding) -> str:
+    return f"{finding.backend}:{finding.device}" if finding.device else finding.backend
+
+
 def document(result: Result) -> dict[str, Any]:
     """Return the JSON of a finding."""
     finding = result.finding
     return {
         "backend": finding.backend,
         "device": finding.device,
-        "target": f"{finding.backend}:{finding.device}" if finding.device else finding.backend,
+        "target": _target(finding),
         "verdict": finding.verdict.value,
         "obstacle": None if finding.obstacle is None else finding.obstacle.value,
         "found": finding.found,
@@ -190,10 +199,9 @@ def page(results: Sequence[Result]) -> Page:
     made: list[Line] = []
     for result in results:
         finding = result.finding
-        target = f"{finding.backend}:{finding.device}" if finding.device else finding.backend
         obstacle = f" ({finding.obstacle.value})" if finding.obstacle else ""
         shown = obstacle if finding.verdict is not Verdict.ABSENT else ""
-        made.append(Line(f"{target}: {_WORDS[finding.verdict]}{shown}", _KINDS[finding.verdict]))
+        made.append(Line(f"{_target(finding)}: {_WORDS[finding.verdict]}{shown}", _KINDS[finding.verdict]))
         made += [Line(f"    {part}") for part in finding.found.splitlines() or [""]]
         made += [Line(f"    note: {note}", Kind.NOTE) for note in result.notes]
         cure = "if there is one" if finding.verdict is Verdict.ABSENT else "cure"

@@ -13,6 +13,7 @@ import pytest
 
 from pmtpy.backends.nvml import _errors as nvml_codes
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.source import Traits
 from pmtpy.emulators.amdsmi import VirtualSmi, private_amdsmi
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.powersensor3 import VirtualBoard
@@ -22,6 +23,7 @@ from pmtpy.errors import Finding, Obstacle, Verdict
 from tests.backends.conftest import nobody
 from tests.support.machines import GUEST, INTEL, POWER9, Broken
 from tests.support.trees import SteppedClock
+from tests.support.worlds import counter_sensor
 
 NVIDIA, AMD = 0x10DE, 0x1002
 ON_BUS = "0000:3b:00.0"
@@ -106,6 +108,20 @@ def test_what_works_is_opened_and_read(monkeypatch: pytest.MonkeyPatch, broken: 
     assert result.finding.verdict is Verdict.WORKS
     assert "2 sockets" in result.finding.found
     assert "opened and read" in result.finding.found
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_device_whose_reading_fails_does_not_work(
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Broken,
+    blocking: bool,  # noqa: FBT001
+) -> None:
+    _, source, sensor = counter_sensor()
+    source.traits = Traits(blocking=blocking)
+    source.fail = 1000
+    monkeypatch.setattr("pmtpy.cli.doctor.create", lambda *_, **__: sensor)
+    (result,) = broken.results("rapl:virtual", opening=True)
+    is_broken(result.finding, Obstacle.FIRMWARE, "pmtpy read rapl:virtual")
 
 
 # -- occ ---------------------------------------------------------------------------------------------------------------
