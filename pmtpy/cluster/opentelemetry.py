@@ -19,7 +19,6 @@ from pmtpy.sensor.sensor import Sensor
 
 _HOST = "host"  # the domain of a meter of the whole machine
 _TYPES = {"dram": "memory", "gpu": "gpu", "gpus": "gpu", "package": "cpu", "core": "cpu"}
-Found = tuple[SensorNow, ChannelNow]
 
 
 class Instruments:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,12 +22,21 @@ _DEFAULT_DECIMALS = 6  # where the maker states no step
 _LEAST_DECIMALS, _MOST_DECIMALS = 3, 9
 
 
+# The arrays of a Frame that have columns of a file.
+Array = Literal["watts", "joules", "values"]
+
+
+def arrays_of(frame: Frame) -> dict[Array, Floats]:
+    """Return the arrays by name, each of shape (rows, columns)."""
+    return {"watts": frame.watts, "joules": frame.joules, "values": frame.values}
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One numeric column behind the fixed four."""
 
     name: str  # as in the file, unit included
-    array: str  # which array of the Frame: ``watts``, ``joules`` or ``values``
+    array: Array
     index: int  # which column of that array; negative: the sensor has no total, and the column stays empty
     places: int  # decimals in a text file
 
@@ -35,8 +44,7 @@ class Column:
         """Values of this column, shape (n,)."""
         if self.index < 0:
             return np.full(len(frame), np.nan)
-        arrays = {"watts": frame.watts, "joules": frame.joules, "values": frame.values}
-        column: Floats = arrays[self.array][:, self.index]
+        column: Floats = arrays_of(frame)[self.array][:, self.index]
         return column
 
 
@@ -77,9 +85,10 @@ def columns(layout: Layout) -> tuple[Column, ...]:
     ]
     summed = [c for c in body if c.index in layout.in_total]
     index = 0 if layout.has_total else -1  # a zero would pass for a measurement
+    units: dict[str, Array] = {"W": "watts", "J": "joules"}
     total = [
         Column(f"{TOTAL}_{unit}", array, index, max((c.places for c in summed if c.array == array), default=_JOULES))
-        for unit, array in (("W", "watts"), ("J", "joules"))
+        for unit, array in units.items()
     ]
     return (*total, *body, *others)
 

@@ -153,8 +153,7 @@ class Decoder:
 # Packing 2: version, crc, offsets, OLED, time-out, its action, speed, restart, calibrate, update, rotation, averaging.
 _CONFIG = struct.Struct("<BxH8bBxHBBBBBBB")
 _V4, _V5 = 26, 34
-_UPDATE_AT, STORE, APPLY = 20, 1, 3
-_FIELDS = ("oled_off", "timeout", "timeout_action", "oled_speed", "rotation", "averaging")
+STORE, APPLY = 1, 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from pmtpy.io.read._recording import Recording
 if TYPE_CHECKING:
     import pandas as pd
 
-FIXED = ("time", "elapsed", "marker", "lost", "total_W", "total_J")
-
 
 @dataclass(frozen=True, slots=True)
 class Power:

@@ -103,7 +103,7 @@ class ChromeSink:
         times = frame.t_ns.tolist()
         for counter in self._shown:
             name = f"{counter.name} [{counter.unit}]"
-            values = counter.of(frame).tolist()
+            values = counter.column.of(frame).tolist()
             # A mean holds for the interval that ends with its row, and the first row ends none.
             for t, value in zip(starts if counter.mean else times, values, strict=True):
                 if math.isfinite(value) and t != -1:

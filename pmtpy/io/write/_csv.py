@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pmtpy.core.rows import Floats, Frame
-from pmtpy.io.columns import Column, column_names, columns, labels
+from pmtpy.io.columns import Array, Column, arrays_of, column_names, columns, labels
 from pmtpy.io.write._format import Lines, Number, Text, integers, several
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header, Options
@@ -43,10 +43,10 @@ class CsvSink:
     def _fields(self, frame: Frame, start_ns: int, start_joules: Floats) -> Sequence[Number | Text]:
         anchor = self._header.anchor
         unix_ns = frame.t_ns + anchor.unix_offset_ns
-        arrays = {"watts": frame.watts.T, "joules": frame.joules.T - start_joules[:, None], "values": frame.values.T}
+        arrays = arrays_of(frame) | {"joules": frame.joules - start_joules}
         body: list[Number | Text] = [_EMPTY] * len(self._body)
         for (array, places), (where, rows) in self._alike.items():
-            for i, field in zip(where, several(arrays[array][rows], places), strict=True):
+            for i, field in zip(where, several(arrays[array].T[rows], places), strict=True):
                 body[i] = field
         return (
             integers((unix_ns + _NS_PER_US // 2) // _NS_PER_US, 6),
@@ -61,9 +61,9 @@ class CsvSink:
         return self._file.close(ending)
 
 
-def _alike(body: Sequence[Column]) -> dict[tuple[str, int], tuple[list[int], slice | list[int]]]:
+def _alike(body: Sequence[Column]) -> dict[tuple[Array, int], tuple[list[int], slice | list[int]]]:
     """Sort columns that are made into text together: by array and decimals, their places in a line and in the array."""
-    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    found: dict[tuple[Array, int], list[tuple[int, int]]] = {}
     for i, column in enumerate(body):
         if column.index >= 0:  # else there is no total, and the field stays empty
             found.setdefault((column.array, column.places), []).append((column.index, i))

@@ -98,7 +98,8 @@ class Otf2Sink:
 
     def _write(self, frame: Frame) -> None:
         self._story.take(frame)
-        values = np.stack([c.of(frame) for c in self._shown], axis=1) if self._shown else np.empty((len(frame), 0))
+        shown = [c.column.of(frame) for c in self._shown]
+        values = np.stack(shown, axis=1) if shown else np.empty((len(frame), 0))
         write = self._events.metric
         for t, row in zip(frame.t_ns.tolist(), values.tolist(), strict=True):
             for instance, value in zip(self._metrics, row, strict=True):
@@ -156,7 +157,7 @@ class Otf2Sink:
 def metric(header: Header, counter: Counter) -> tuple[str, str]:
     """Return name and mode of a metric."""
     found = _power9(counter) if header.identity.backend == "occ" else None
-    energy = counter.array == "joules"
+    energy = counter.column.array == "joules"
     if found is not None:
         stem, socket = found
         return (
@@ -171,8 +172,10 @@ def metric(header: Header, counter: Counter) -> tuple[str, str]:
 def _power9(counter: Counter) -> tuple[str, str] | None:
     """Return the plugin's name of a sensor, and its socket; None: the plugin does not know it."""
     channel = counter.channel
-    sensor = _POWER9.get(channel.label.partition(":")[0]) if channel is not None and counter.array != "values" else None
-    if channel is None or sensor is None:
+    if channel is None or counter.column.array == "values":
+        return None
+    sensor = _POWER9.get(channel.label.partition(":")[0])
+    if sensor is None:
         return None
     socket = re.match(r"socket(\d+)\.", channel.name)
     return f"occ_power_{sensor}", f".{socket[1]}" if socket and sensor != "system" else ""

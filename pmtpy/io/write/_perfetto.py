@@ -67,7 +67,7 @@ class PerfettoSink:
             return
         self._story.take(frame)
         for sequence, counter in self._series.items():
-            values, times = counter.of(frame), frame.t_ns
+            values, times = counter.column.of(frame), frame.t_ns
             if counter.mean:  # it holds for the interval that ends with its row, and the first row ends none
                 times = frame.t_ns[:-1] if self._before_ns is None else np.insert(frame.t_ns[:-1], 0, self._before_ns)
                 values = values[len(values) - len(times) :]
@@ -143,7 +143,7 @@ class PerfettoSink:
         uuid = self._track(trace, counter.name, about(self._header, counter), self._root)
         described = trace.packet[-1].track_descriptor.counter
         described.unit_name = counter.unit
-        if counter.array == "watts":
+        if counter.column.array == "watts":
             described.y_axis_share_key = "watts"  # powers can be told apart by their height
         return uuid
 

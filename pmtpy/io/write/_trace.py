@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
-from pmtpy.io.columns import columns
+from pmtpy.io.columns import Column, columns
 from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Header, Judged, RecordedRegion
 
 _NS = 1e9
@@ -29,17 +29,9 @@ class Counter:
 
     name: str
     unit: str
-    # where its values are in a Frame: ``watts``, ``joules`` or ``values``, and the column
-    array: str
-    index: int
+    column: Column
     channel: Channel | None  # what it is a value of; None: the total
     mean: bool  # whether each value holds for the interval before its row; else it is of the instant
-
-    def of(self, frame: Frame) -> Floats:
-        """Its values, shape (n,)."""
-        arrays = {"watts": frame.watts, "joules": frame.joules, "values": frame.values}
-        column: Floats = arrays[self.array][:, self.index]
-        return column
 
 
 def counters(header: Header) -> tuple[Counter, ...]:
@@ -50,19 +42,16 @@ def counters(header: Header) -> tuple[Counter, ...]:
         if column.index < 0:
             continue
         name, _, unit = column.name.rpartition("_")
-        channel = _channel(layout, column.array, column.index)
-        if column.array == "joules":
-            found.append(Counter(f"{name} energy", unit, column.array, column.index, channel, mean=False))
-        else:
-            mean = column.array == "watts" and _mean(header, channel)
-            found.append(Counter(name, unit, column.array, column.index, channel, mean=mean))
+        channel = _channel(layout, column)
+        mean = column.array == "watts" and _mean(header, channel)
+        found.append(Counter(f"{name} energy" if column.array == "joules" else name, unit, column, channel, mean=mean))
     return tuple(found)
 
 
-def _channel(layout: Layout, array: str, index: int) -> Channel | None:
-    if array == "values":
-        return layout.values[index]
-    return layout.energy[index - 1] if index else None
+def _channel(layout: Layout, column: Column) -> Channel | None:
+    if column.array == "values":
+        return layout.values[column.index]
+    return layout.energy[column.index - 1] if column.index else None
 
 
 def _mean(header: Header, channel: Channel | None) -> bool:
@@ -121,7 +110,7 @@ class Story:
         self._near = _Near()
         self._losses: list[tuple[int, int]] = []  # when rows were lost, and how many
         self._regions = header.regions
-        self._shown = [c for c in shown if c.array != "joules"]
+        self._shown = [c for c in shown if c.column.array != "joules"]
         self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)})
         self._at: dict[int, tuple[Floats, Floats]] = {}  # joules and unknown seconds at the ends of regions
         self._marks: list[tuple[int, str]] = []
@@ -159,7 +148,7 @@ class Story:
             start = int(frame.t_ns[row - 1]) if row else self._before[0] if self._before else int(frame.t_ns[0])
             self._gaps.append(Slice(f"{int(frame.lost[row])} rows lost", start, int(frame.t_ns[row])))
         for counter in self._shown:
-            absent = np.isnan(counter.of(frame))
+            absent = np.isnan(counter.column.of(frame))
             if not absent.any() and counter.name not in self._silent:
                 continue
             edges = np.flatnonzero(np.diff(absent, prepend=counter.name in self._silent))
