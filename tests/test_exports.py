@@ -27,12 +27,14 @@ def test_static_tools_see_the_names_that_exist_at_run_time() -> None:
         for alias in node.names
     }
     del imported["old_names"], imported["LOADING"]  # which make old module paths work, and forks wait
-    assert set(imported) == set(pmtpy.__all__)
-    assert imported == pmtpy._HOME
+    where = "a public name stands in three places of pmtpy/__init__.py: its import for static tools, _HOME and __all__"
+    assert set(imported) == set(pmtpy.__all__), where
+    assert imported == pmtpy._HOME, where
 
 
 def test_each_extra_that_a_message_names_exists() -> None:
-    assert set(EXTRAS.values()) <= set(metadata.metadata("pmtpy").get_all("Provides-Extra") or ())
+    unknown = set(EXTRAS.values()) - set(metadata.metadata("pmtpy").get_all("Provides-Extra") or ())
+    assert not unknown, "add the extra to pyproject.toml, then install anew: make setup"
 
 
 def test_importing_and_using_the_core_loads_nothing_foreign_but_numpy() -> None:

@@ -33,4 +33,5 @@ def test_what_a_package_names_is_in_it(path: Path) -> None:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     known = {p.stem for p in folder.iterdir()} | set().union(*(defined(p, text) for p in folder.rglob("*.py")))
     named = set(re.findall(r"``\.?([A-Za-z_]{3,})``", text))
-    assert not {name for name in named - known if importlib.util.find_spec(name) is None}
+    gone = {name for name in named - known if importlib.util.find_spec(name) is None}
+    assert not gone, f"the docstring of {path} names what is not in that folder"

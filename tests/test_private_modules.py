@@ -46,7 +46,8 @@ def inside(module: str, folder: str) -> bool:
 def test_a_private_module_is_imported_in_its_own_folder_alone(importers: dict[str, set[str]]) -> None:
     private = {module: folder for module in importers if (folder := private_to(module))}
     assert len(private) > 50
-    assert not [f"{i} imports {m}" for m, folder in private.items() for i in importers[m] if not inside(i, folder)]
+    wrong = [f"{i} imports {m}" for m, folder in private.items() for i in importers[m] if not inside(i, folder)]
+    assert not wrong, "what another folder needs has no underscore: rename the module, or import what is public"
 
 
 def test_a_module_that_nobody_outside_its_folder_needs_is_private(importers: dict[str, set[str]]) -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from pmtpy.errors import FileFormatError
-from pmtpy.io.read import load
+from pmtpy.io.read import READERS, _reader_of, device_trace, load
+from pmtpy.io.read._recording import Recording
 from tests.support.mutants import companions, make_seeds, spoil
 
 _EACH = 25  # mutants of each file; benchmarks/bench_mutants.py tries a million
@@ -38,6 +39,14 @@ _NAMES = (
     *("bare.pmt", "board.csv", "board.parquet", "board.pmt", "board.ps3", "counter.csv", "counter.pmt", "gpus.csv"),
     *("killed.parquet", "old.pmt", "old.ps3", "packed.csv.gz", "pmd.bin", "smi.csv", "stamps.csv"),
 )
+
+
+def test_every_reader_has_a_recording_that_is_spoilt(seeds: Path) -> None:
+    sound = [Recording(seeds / name, skip_broken=False, utc_offset_s=None, ticks_per_ms=None) for name in _NAMES]
+    read = {_reader_of(recording).name for recording in sound}
+    elsewhere = {"pmtpy JLS", device_trace.KIND}  # tests/io/write/test_jls.py, tests/io/read/test_device_trace.py
+    missing = {reader.name for reader in READERS} - read - elsewhere
+    assert not missing, "write a recording for each in make_seeds (tests/support/mutants.py), and name it in _NAMES"
 
 
 def test_every_kind_is_sound_before_it_is_spoilt(seeds: Path) -> None:
