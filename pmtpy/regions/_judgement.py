@@ -15,15 +15,19 @@ import numpy as np
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.components import STANDSTILL
+from pmtpy.analysis.uncertainty.interval import Interval, IntervalStatistics
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
-from pmtpy.core.rows import Floats, Frame, Layout
+from pmtpy.core.rows import Floats, Frame
 from pmtpy.errors import CoverageError
 from pmtpy.regions._kept import Kept
+from pmtpy.regions._parting import stretch_s, widest
 
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
 # chance once in 370 times (normal distribution).
 _CONTRADICTION_SD = 3.0
+# Over the stretch of many in which they differ most: by chance once in two million times.
+_PARTING_SD = 5.0
 _AGREEMENT_SD = 1.0  # within which another power of the part takes the counter's side
 # Moves of a counter that tell what they have in common: by chance n of them are multiples of g once in g^n times.
 _MIN_MOVES = 3
@@ -73,7 +77,7 @@ def judged(kept: Kept) -> Judgement:
     """Find and judge the energy of every channel, and of their sum."""
     rows, layout = Frame.joined(kept.rows.frames), kept.facts.layout
     found, forgotten = _found(kept, rows)
-    found = _witnessed(found, layout, kept.seconds)
+    found = _witnessed(found, kept, rows)
     parts = [found[i - 1].budget for i in layout.in_total]
     summed = sum_budgets(parts) if parts else UncertaintyBudget(math.nan)
     remarks = kept.remarks.warnings
@@ -133,9 +137,7 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
         some = watts[plain] if found else watts
         seen = summarise(channels, t_s, some, interval, _moved(channels, rows, plain))
         for i, channel, as_shown in zip(plain, channels, seen, strict=True):
-            one = lag_corrected(channel, as_shown)
-            budget, corrected = uncertainty_budget(channel, one), "" if one is as_shown else _LAG_CORRECTED
-            found[i] = Found(channel, one.joules, one.uncovered_s, budget, corrected)
+            found[i] = _judged(channel, as_shown)
             why = kept.doubts.get(i)
             found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
             if i in uncorrected:
@@ -231,13 +233,62 @@ def _stepped(channel: Channel, joules: Floats) -> Channel:
     )
 
 
-def _witnessed(found: list[Found], layout: Layout, seconds: float) -> list[Found]:
+def _witnessed(found: list[Found], kept: Kept, rows: Frame) -> list[Found]:
     """Widen the counters that the power of the same part contradicts (docs/uncertainty.md, "Witness")."""
+    layout, seconds = kept.facts.layout, kept.seconds
     for i, powers in layout.witnesses:
-        found[i] = _held_against(found[i], [found[p] for p in powers], seconds)
+        whole = _held_against(found[i], [found[p] for p in powers], seconds)
+        found[i] = whole if whole is not found[i] else _held_against_where_they_part(found, i, powers, kept, rows)
     for i, parts in layout.inside:
         found[i] = _held_against_part(found[i], max([found[p] for p in parts], key=lambda f: f.joules), seconds)
     return found
+
+
+def _held_against_where_they_part(
+    found: Sequence[Found], i: int, powers: Sequence[int], kept: Kept, rows: Frame
+) -> Found:
+    """Hold a counter against the powers of its part where they differ most, of what rows are still kept."""
+    columns, t_s = [i, *powers], kept.times_s(rows)
+    first, last = t_s.searchsorted([0.0, kept.seconds], "left").tolist()
+    channels, inside = [found[k].channel for k in columns], slice(first, last)
+    length_s = stretch_s(channels)
+    if length_s > kept.seconds / 2.0:
+        return found[i]  # all of it tells as much
+    joules = rows.joules[:, 1:][:, columns]
+    uncovered_ns = rows.uncovered_ns[:, 1:][inside][:, columns[:2]]
+    gains = (_PARTING_SD * channels[0].gain_u, _PARTING_SD * channels[1].gain_u)
+    there = widest(t_s[inside], joules[inside][:, :2], uncovered_ns, gains, length_s)
+    if there is None:
+        return found[i]
+    begin, end = first + there[0], first + there[1]
+    at_s, seconds = float(t_s[begin]), float(t_s[end] - t_s[begin])
+    grown = (joules[end] - joules[begin]).tolist()
+    left_out = [(x - at_s, y - at_s) for x, y in kept.left_out_s()]
+    remarks = kept.remarks
+    stretch = Interval(
+        seconds, grown, [0.0] * len(columns), 0, remarks.time_u_s, 0.0, remarks.aged_s, left_out_s=left_out
+    )
+    moved = _moved(channels, rows, columns)
+    seen = summarise(channels, t_s - at_s, rows.watts.T[1:][columns], stretch, moved)
+    own, *others = [_judged(channel, one) for channel, one in zip(channels, seen, strict=True)]
+    held = _held_against(own, others, 0.0, _PARTING_SD)
+    if held is own:
+        return found[i]
+    name, budget = channels[0].name, found[i].budget
+    warning = (
+        f"{name}: within {seconds:.3g} s from {at_s:.3g} s after the beginning the counter says {own.joules:.4g} J and "
+        f"{others[0].channel.name} {others[0].joules:.4g} J, further apart than their uncertainties allow; one of them "
+        "is wrong there (a counter that leapt, a power that missed the load), and the uncertainty of the counter now "
+        "spans both"
+    )
+    spans = [c for c in held.budget.components if c[0] == "contradiction"]
+    return found[i]._replace(budget=UncertaintyBudget.of([*spans, *budget.components], (*budget.warnings, warning)))
+
+
+def _judged(channel: Channel, as_shown: IntervalStatistics) -> Found:
+    one = lag_corrected(channel, as_shown)
+    corrected = "" if one is as_shown else _LAG_CORRECTED
+    return Found(channel, one.joules, one.uncovered_s, uncertainty_budget(channel, one), corrected)
 
 
 def _held_against_part(whole: Found, part: Found, seconds: float) -> Found:
@@ -255,7 +306,7 @@ def _held_against_part(whole: Found, part: Found, seconds: float) -> Found:
     return whole._replace(uncovered_s=seconds, budget=budget)
 
 
-def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Found:
+def _held_against(counter: Found, powers: Sequence[Found], seconds: float, most_sd: float = _CONTRADICTION_SD) -> Found:
     channel, own, power = counter.channel, _known(counter.budget), powers[0]
     apart = [abs(counter.joules - p.joules) for p in powers]
     allowed = [math.hypot(own.uncertainty_joules, p.budget.uncertainty_joules) for p in powers]
@@ -264,7 +315,7 @@ def _held_against(counter: Found, powers: Sequence[Found], seconds: float) -> Fo
     # However uncertain the power is: a counter that has not moved for several refreshes has not counted it.
     still = counter.joules < channel.smallest_step and seconds >= _STILL_REFRESHES * (channel.refresh_s or math.inf)
     still = still and power.joules > 10 * channel.smallest_step
-    contradicted = still or not (apart[0] <= _CONTRADICTION_SD * allowed[0] or agreed)
+    contradicted = still or not (apart[0] <= most_sd * allowed[0] or agreed)
     if not contradicted and own is counter.budget:
         return counter
     warning = (
