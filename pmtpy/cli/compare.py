@@ -140,6 +140,14 @@ def run(args: argparse.Namespace) -> int:
         msg = f"{files[0]} is a recording: backend options and a command are for live sensors"
         raise TargetError(msg)
     watched = _files(args) if files else _live(args, options)
+    if watched is None:
+        return int(args.ended)
+    _compare(args, watched, picture)
+    return watched.status
+
+
+def _compare(args: argparse.Namespace, watched: _Watched, picture: Sequence[str]) -> None:
+    """Compare what was watched, report, draw."""
     found = compare(
         watched.traces,
         reference=_named(args.reference, watched.traces),
@@ -157,7 +165,6 @@ def run(args: argparse.Namespace) -> int:
         draw(found, watched.traces, Path(picture[0]), watched.true_watts, theme_of(args.theme))
         if not args.quiet:
             say(f"drawn: {picture[0]}")
-    return watched.status
 
 
 def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> None:
@@ -213,7 +220,8 @@ def _files(args: argparse.Namespace) -> _Watched:
 # -- live sensors ------------------------------------------------------------------------------------------------------
 
 
-def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
+def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched | None:
+    """Watch sensors for a while or while a command runs; None: there is no such command, and nothing to compare."""
     if args.channel or args.clock:
         msg = "--channel and --clock are for recordings; live sensors have one clock, and their totals are compared"
         raise TargetError(msg)
@@ -238,6 +246,8 @@ def _live(args: argparse.Namespace, options: Sequence[str]) -> _Watched:
                 if args.command:
                     command = run_command(args.command, divert_stdout=args.json and not args.output)
                     status = args.ended = command.status
+                    if not command.ran:
+                        return None
                 else:
                     with stop.taken(), progress("comparing", seconds, enabled=not args.quiet) as tell:
                         stop.rest(seconds, tell)  # what was seen until Ctrl-C is compared all the same

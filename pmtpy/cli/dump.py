@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
             problems += end_dumps(started, endings)
         gone = [path for path in files if _is_gone(path)]
         problems += [SinkError(f"the rows of {path} are lost: it was deleted meanwhile") for path in gone]
-        _report(args, region, paths, endings, problems)
+        _report(args, region, paths, endings, problems, energies=not args.command or command.ran)
     if args.command:
         command.tell_what_goes_on()
         return code
@@ -267,8 +267,11 @@ def _report(
     paths: Sequence[Path | DataSetPlace | None],
     endings: Mapping[str, Ending],
     problems: Sequence[PmtError],
+    *,
+    energies: bool,
 ) -> None:
-    made = report.page(region.outcomes(), None, summed=False, until_lost=region.until_lost())
+    """Say what the sensors measured, unless there was no command to measure, and what was written."""
+    made = report.page(region.outcomes(), None, summed=False, until_lost=region.until_lost()) if energies else []
     for target, path in zip(region.targets, paths, strict=True):
         if path is not None and not _is_gone(path):
             made.append(Line(f"written: {os.fspath(path)}{_amount(endings[target]) if target in endings else ''}"))

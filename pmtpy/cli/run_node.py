@@ -22,7 +22,7 @@ from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
 from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
-from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, unknown_node
+from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.io.origin import NODE, Launch, Machine, launch_of, this_machine
@@ -118,7 +118,10 @@ def _measured(
         return status, unknown_node(machine, launch, why, span_s=(begun_s, _unix_s()))
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
-        status = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True).status
+        ended = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
+    status = ended.status
+    if not ended.ran:
+        return status, unknown_node(machine, launch, f"{args.command[0]} could not be started", span_s=span_of(region))
     try:
         return status, node_energy(region, machine, launch)
     except PmtError as error:

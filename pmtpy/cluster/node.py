@@ -124,7 +124,7 @@ def node_energy(
     failed = [f"{target}: {m}" for target, m in outcomes.items() if isinstance(m, PmtError)]
     good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
     total = sum_up(region.sensors, good) if good and not failed else None
-    begin_s, end_s = _span(region)
+    begin_s, end_s = span_of(region)
     shared = is_shared(launch, machine)
     why = "; ".join(failed)
     if total is None:
@@ -174,7 +174,7 @@ def unknown_node(
     )
 
 
-def _span(region: Region) -> tuple[float, float]:
+def span_of(region: Region) -> tuple[float, float]:
     """Return when a region began and ended, Unix seconds."""
     made = acquisition_of(region.sensors[0])
     now = made.clock.anchor()

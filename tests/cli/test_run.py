@@ -239,6 +239,29 @@ def test_of_a_command_that_never_ran_nothing_is_reported(pmtpy: Pmtpy, command: 
     assert (told["exit_status"], told["sensors"], told["total"]) == (status, [], None)
 
 
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        (["dump", "rapl:virtual", "-f", "out.csv"], 1),
+        (["compare", "rapl:virtual", "nvml:virtual"], 0),
+        (["compare", "rapl:virtual", "nvml:virtual", "--json"], 0),
+    ],
+)
+def test_nor_is_it_by_the_other_verbs(pmtpy: Pmtpy, tmp_path: Path, words: list[str], files: int) -> None:
+    done = pmtpy(*words, "--", "nosuchcommand")
+    assert done.returncode == 127
+    assert done.stdout == ""
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == ["pmtpy", "written"][: 1 + files]
+    assert len(list(tmp_path.glob("*.csv"))) == files
+
+
+def test_a_node_on_which_the_command_does_not_start_has_used_nothing_that_is_known(pmtpy: Pmtpy) -> None:
+    assert pmtpy("run", "--into", "out", "-s", "rapl:virtual", "--", "nosuchcommand").returncode == 127
+    told = pmtpy("gather", "out", "--json")
+    assert told.returncode == 1
+    assert "nosuchcommand could not be started" in told.stdout
+
+
 def test_options_of_the_command_are_its_own(pmtpy: Pmtpy) -> None:
     done = pmtpy("run", "-s", "rapl:virtual", "--", "echo", "-n", "--json", "-s", "x  y")
     assert done.stdout == "--json -s x  y"
