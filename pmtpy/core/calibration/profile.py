@@ -19,6 +19,7 @@ import numpy as np
 
 from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Polynomial
 from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.nearest import nearest
 from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
@@ -28,6 +29,19 @@ RECORDED = "recording"  # the backend of a profile for a device that was not her
 _MONOTONE_POINTS = 257  # where a polynomial is checked to rise
 _ROUNDED = 1e-6  # relative, of a covariance that was written as text
 _FACTS = ("refresh_s", "window_s", "tau_s", "delay_s", "noise", "state", "state_s")
+# The keys of each object of the text. One that is not known was meant to say something, and would go unheard.
+_KEYS = {
+    "a profile": {
+        "format", "version", "backend", "device", "channel", "model", "parameters", "range", "behaviour", "provenance",
+    },
+    "device": {"model", "serial", "version", "virtual"},
+    "affine": {"gain", "offset", "covariance"},
+    "polynomial": {"coefficients", "u", "zero_u"},
+    "lookup": {"shown", "true", "u", "zero_u"},
+    "behaviour": {*_FACTS, "family", "candidates"},
+    "candidates": {*_FACTS, "family", "share"},
+}  # fmt: skip
+_MODELS = {"affine", "polynomial", "lookup"}
 _WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
 _MAX_NUMBER = 1e12  # of whatever a profile holds: products of two of them are numbers still
 _MAX_WIDTH_S = 3600.0  # of each: the memory that an energy takes grows with it
@@ -70,6 +84,9 @@ class Profile:
             falls = not np.all(np.isfinite(rising)) or bool(np.any(np.diff(rising) <= 0))
         if falls:
             msg = f"{name}: its curve does not rise over the valid range {self.low:g} to {self.high:g}"
+            raise CalibrationError(msg)
+        if self.high > 0.0 >= rising[-1]:
+            msg = f"{name}: its curve makes all readings up to {self.high:g} negative, up to {rising[-1]:g}"
             raise CalibrationError(msg)
 
     def to_json(self) -> str:
@@ -194,6 +211,9 @@ def _facts(how: Response) -> dict[str, object]:
 
 
 def _response(facts: dict[str, object]) -> Response:
+    if "state" in facts and "state_s" not in facts:
+        msg = "state needs state_s: for how many seconds it lasts"
+        raise CalibrationError(msg)
     known = {f: _read_number(facts, f) for f in _FACTS if f in facts}
     for name, number in known.items():
         if number.value < 0 and name != "delay_s":
@@ -210,6 +230,8 @@ def _candidates(behaviour: dict[str, object]) -> tuple[tuple[float, Response], .
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         msg = "candidates must be a row of objects"
         raise CalibrationError(msg)
+    for row in rows:
+        _of_known_keys(row, "candidates")
     shares = [_real(row["share"], "share") for row in rows]
     if rows and not (min(shares) >= 0.0 and sum(shares) > 0.0):
         msg = "the shares of the candidates must not be negative"
@@ -266,6 +288,8 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _from_document(document: dict[str, object]) -> Profile:
     device, provenance = _table(document, "device"), _table(document, "provenance")
     behaviour = _table(document, "behaviour") if document.get("behaviour") is not None else {}
+    for table, name in ((document, "a profile"), (device, "device"), (behaviour, "behaviour")):
+        _of_known_keys(table, name)
     backend, ends = _text(document, "backend"), _reals(document, "range")
     if len(ends) != 2:
         msg = "range must be a row of 2 numbers"
@@ -281,7 +305,16 @@ def _from_document(document: dict[str, object]) -> Profile:
     )
 
 
+def _of_known_keys(table: dict[str, object], name: str) -> None:
+    known = _KEYS[name]
+    for key in sorted(table.keys() - known):
+        msg = f"{key!r} is no key of {name} (whatever else is to be told goes into provenance){nearest(key, known)}"
+        raise CalibrationError(msg)
+
+
 def _curve(model: str, parameters: dict[str, object]) -> CalibrationCurve:
+    if model in _MODELS:
+        _of_known_keys(parameters, model)
     if model == "affine":
         gain, offset = _read_number(parameters, "gain"), _read_number(parameters, "offset")
         covariance = _real(parameters.get("covariance", 0.0), "covariance")
@@ -289,7 +322,7 @@ def _curve(model: str, parameters: dict[str, object]) -> CalibrationCurve:
             msg = f"a covariance of {covariance:g} is more than the uncertainties of gain and offset allow"
             raise CalibrationError(msg)
         return Affine(gain, offset, covariance)
-    if model not in {"polynomial", "lookup"}:
+    if model not in _MODELS:
         msg = f"unknown model {model!r}; there are affine, polynomial and lookup"
         raise CalibrationError(msg)
     spread = {k: _uncertainty(parameters, k, f"a {model}") for k in ("u", "zero_u")}

@@ -218,6 +218,15 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
         ({"model": "polynomial", "parameters": {"coefficients": [0, 1]}}, "of a polynomial is missing"),
         ({"model": "polynomial", "parameters": {"coefficients": [], "u": 0, "zero_u": 0}}, "row of numbers"),
         ({"model": "lookup", "parameters": {"shown": [1, 1], "true": [1, 2], "u": 0, "zero_u": 0}}, "first one rising"),
+        ({"behavior": {"window_s": {"value": 0.1, "u": 0}}}, "'behavior' is no key of a profile.*mean behaviour"),
+        ({"behaviour": {"widow_s": {"value": 0.1, "u": 0}}}, "'widow_s' is no key of behaviour .*mean window_s"),
+        ({"behaviour": {"candidates": [{"share": 1.0, "taus": {"value": 0.1, "u": 0}}]}}, "'taus' is no key of cand"),
+        ({"parameters": {"coefficients": [0, 1], "u": 0, "zero_u": 0}}, "'coefficients' is no key of affine"),
+        ({"behaviour": {"state": {"value": 30, "u": 0}}}, "state needs state_s"),
+        (
+            {"parameters": {"gain": {"value": 0.95, "u": 0.01}, "offset": {"value": 400, "u": 1}}},
+            "makes all readings up to 350 negative, up to -52.6",
+        ),
     ],
 )
 def test_a_broken_profile_is_refused_with_the_field(change: dict[str, object], why: str) -> None:
