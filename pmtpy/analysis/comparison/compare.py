@@ -101,13 +101,19 @@ def compare(
     return Comparison(chosen, one_clock, tuple(found[t.name] for t in traces), tuple(rows))
 
 
+def _apart_s(trace: Trace) -> float:
+    """Return how far rows are apart; two of one instant, as of a log of several registers, are one."""
+    t_s = np.unique(trace.t_s)
+    return float(np.median(np.diff(t_s))) if len(t_s) > 1 else math.inf
+
+
 def _reference(traces: Sequence[Trace], wanted: str | None) -> str:
     names = [t.name for t in traces]
     if len(traces) < 2 or len(set(names)) < len(names):
         msg = f"a comparison needs two or more traces with different names, not: {', '.join(names) or 'none'}"
         raise TargetError(msg)
     if wanted is None:
-        return min(traces, key=lambda t: float(np.median(np.diff(t.t_s))) if len(t.t_s) > 1 else math.inf).name
+        return min(traces, key=_apart_s).name
     if wanted not in names:
         msg = f"the reference {wanted!r} is not one of: {', '.join(names)}"
         raise TargetError(msg)

@@ -269,6 +269,13 @@ def test_the_mean_power_is_that_of_the_time_whose_energy_is_known() -> None:
     assert abs(row.energies["sums"].sigmas) < 2.0  # it may have been as much as the rest
 
 
+def test_rows_of_one_instant_make_nothing_finely_sampled() -> None:
+    t = np.arange(0.0, 4.0, 0.01)
+    p = np.where(t % 1.3 < 0.5, 150.0, 50.0)
+    often = np.repeat(t[::10], 2)
+    assert compare([Trace("twice", often, np.repeat(p[::10], 2)), Trace("meter", t, p)]).reference == "meter"
+
+
 def test_a_reference_that_is_not_there_is_refused() -> None:
     t, p = np.arange(10.0), np.arange(10.0)
     with pytest.raises(TargetError, match="not one of: a, b"):
