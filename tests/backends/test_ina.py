@@ -53,3 +53,44 @@ def test_hwmon_says_it_once(tmp_path: Path) -> None:
     source = hwmon.open_source(None, clock=ManualClock(), sysfs_root=tmp_path)
     assert sum("in step" in note for note in source.identity.notes) == 1
     source.close()
+
+
+def _board(folder: Path, **files: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"name": "ina226", "update_interval": 36, "shunt_resistor": 2000} | files
+    for name, value in content.items():
+        (folder / name).write_text(f"{value}\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "gain_u"),
+    [
+        ({"in1_input": 12_000, "curr1_input": 5_000, "power1_input": 60_000_000}, 0.006),
+        ({"in1_input": 12_000, "curr1_input": -5_000, "power1_input": 60_000_000}, 0.006),
+        ({"in1_input": 12_000, "curr1_input": 5_000, "power1_input": 600_000_000}, 0.9),
+        ({"in1_input": 12_000, "curr1_input": 5_000, "power1_input": 30_000_000}, 1.0),
+        ({"in1_input": 12_000, "curr1_input": 5, "power1_input": 31_250}, 0.006),  # a step is half of it
+        ({"power1_input": 600_000_000}, 0.006),
+    ],
+)
+def test_a_power_at_odds_with_its_own_factors_says_so_and_spans_both(
+    tmp_path: Path, files: dict[str, int], gain_u: float
+) -> None:
+    _board(tmp_path / "class/hwmon/hwmon0", **files)
+    source = hwmon.open_source(None, clock=ManualClock(), sysfs_root=tmp_path)
+    (power,) = source.channels
+    assert power.gain_u == pytest.approx(gain_u, rel=1e-3)
+    told = [note for note in source.identity.notes if "voltage times its current" in note]
+    assert len(told) == (gain_u > 0.1)
+    source.close()
+
+
+def test_a_shunt_that_is_another_than_at_the_opening_is_told(tmp_path: Path) -> None:
+    folder = _board(tmp_path / "class/hwmon/hwmon0", power1_input=5_000_000)
+    source = hwmon.open_source(None, clock=ManualClock(), sysfs_root=tmp_path)
+    assert source.remarks(0, 1).warnings == ()
+    _board(folder, shunt_resistor=10_000)
+    (told,) = source.remarks(0, 1).warnings
+    assert "a shunt of 0.01 ohm now, and with 0.002 ohm when" in told
+    source.close()

@@ -12,6 +12,7 @@ Facts: Linux ``Documentation/hwmon/`` (sysfs-interface, ibmpowernv, ina2xx, acpi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 _OF_JETSONS = frozenset({"ina3221", "ina237", "ina238"})
 _REFERENCE = "Linux Documentation/hwmon/sysfs-interface.rst"
+_AT_ODDS = 1.2  # times; what rounding and two conversions leave is less
+_CLEAR_STEPS = 20.0  # of a reading, from which on rounding is no matter
+_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,40 @@ def _readings(chips: Sequence[Chip], *, power: bool) -> tuple[list[_Reading], tu
         labels = ", ".join(repr(r.attribute.label or r.channel.name) for r in readings if r.channel.measures_energy)
         notes.append(f"which of {labels} make a total is not known: choose with the option label= to add some up")
     notes += meaning.missing_meters(chips)
-    return readings, (*notes, *_backwards(r for r in readings if r.attribute.kind == "power"))
+    notes += _backwards(r for r in readings if r.attribute.kind == "power")
+    held = [_held_against_factors(r) for r in readings]
+    return [reading for reading, _ in held], (*notes, *[note for _, note in held if note])
+
+
+def _held_against_factors(reading: _Reading) -> tuple[_Reading, str]:
+    """Widen a power that voltage and current of its shunt monitor contradict, and say so; else the text is empty.
+
+    The chip multiplies the three of one conversion, so a load that moves is in all of them.
+    """
+    chip, path = reading.chip, reading.attribute.path
+    if reading.attribute.kind != "power" or not chip.name.startswith("ina"):
+        return reading, ""
+    places = [path.with_name(f"{kind}{reading.attribute.number}_input") for kind in ("in", "curr")]
+    least = _CLEAR_STEPS * (meaning.step(chip) or 0.0)
+    ratios, said = [], ""
+    for _ in range(_LOOKS):  # one of them may fall between two conversions
+        power, millivolts, milliamperes = (optional_number(place) for place in (path, *places))
+        if power is None or millivolts is None or milliamperes is None:
+            return reading, ""
+        watts, product = abs(power) * 1e-6, abs(millivolts * milliamperes) * 1e-6
+        if min(watts, product) <= least or abs(milliamperes) < _CLEAR_STEPS:
+            return reading, ""
+        ratios.append(product / watts)
+        said = f"{watts:.4g} W where its voltage times its current make {product:.4g} W"
+    nearest = min(ratios, key=lambda ratio: abs(math.log(ratio)))
+    if abs(math.log(nearest)) < math.log(_AT_ODDS):
+        return reading, ""
+    note = (
+        f"{chip.device} {path.name} shows {said}: the driver scales one of them wrongly, and nothing tells which; the "
+        "uncertainty spans both"
+    )
+    channel = replace(reading.channel, gain_u=math.hypot(reading.channel.gain_u, nearest - 1.0))
+    return replace(reading, channel=channel), note
 
 
 def _backwards(powers: Iterable[_Reading]) -> Iterator[str]:
