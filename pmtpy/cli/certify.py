@@ -174,11 +174,8 @@ def page(made: Certificate) -> Page:
     """Return the report for a person."""
     identity, about = made.found.identity or {}, made.conditions
     device = [str(identity.get(key, "")) for key in ("model", "serial")]
-    result = "passes" if made.passed else "FAILS"
-    open_rules = sum(v.passed is None for v in made.verdicts)
-    left = f"; {open_rules} of {len(made.verdicts)} rules could not be judged" if open_rules else ""
     lines: list[Line | Table] = [
-        Line(f"{made.found.target}, {made.channel.name}: {result}{left}", Kind.GOOD if made.passed else Kind.BAD),
+        _result(made),
         Line(f"  device    {' '.join(filter(None, device))}, driver {identity.get('version') or 'not told'}"),
         Line(f"  date      {dt.datetime.fromtimestamp(about['unix_s'], tz=dt.timezone.utc):%Y-%m-%d %H:%M} UTC"),
         Line(f"  machine   {about['machine']['host']}, {about['machine']['cpu']}"),
@@ -197,7 +194,8 @@ def page(made: Certificate) -> Page:
         rounds = [level for level in made.levels if level.share == share]
         shown, there = ([getattr(level, name) for level in rounds] for name in ("shown_w", "reference_w"))
         known = f"{mean(there):.2f} W" if all(map(math.isfinite, there)) else NO_VALUE
-        rows.append([f"  {100 * share:.0f} %", f"{mean(shown):.2f} W", f"{max(shown) - min(shown):.2f} W", known, ""])
+        apart = f"{max(shown) - min(shown):.2f} W" if len(shown) > 1 else NO_VALUE
+        rows.append([f"  {100 * share:.0f} %", f"{mean(shown):.2f} W", apart, known, ""])
     lines.append(Table(rows))
     profiled, told = made.profiled(), " ".join(v.found for v in made.verdicts)
     profiled["declined"] = {name: why for name, why in profiled["declined"].items() if why not in told}
@@ -205,6 +203,19 @@ def page(made: Certificate) -> Page:
     if made.found.virtual:
         lines.append(note(f"{made.found.target} is virtual: what was found are the settings of its emulation"))
     return lines
+
+
+def _result(made: Certificate) -> Line:
+    """Say it in one line: a sensor passes that keeps all rules, and not one of which nobody knows whether it does."""
+    undecided, rules = sum(v.passed is None for v in made.verdicts), len(made.verdicts)
+    left = f"{undecided} of {rules} rules could not be judged"
+    if not made.passed:
+        result, kind = f"FAILS{f'; {left}' if undecided else ''}", Kind.BAD
+    elif undecided:
+        result, kind = f"breaks no rule, but {left}", Kind.TEXT
+    else:
+        result, kind = "passes", Kind.GOOD
+    return Line(f"{made.found.target}, {made.channel.name}: {result}", kind)
 
 
 def _range(name: str, low: float, high: float) -> str:

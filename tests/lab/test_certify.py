@@ -17,9 +17,10 @@ import pytest
 import pmtpy as pmt
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.procedures.certificate import Level, late_s, line_through, settled, trials_of
-from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate
 from pmtpy.cli import certify as verb
 from pmtpy.cli import main
+from pmtpy.cli.page import Table
 from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
@@ -70,6 +71,18 @@ def _tells_whose_it_is(made: Certificate) -> None:
     shown = "\n".join(getattr(line, "text", "") for line in verb.page(made))
     for told in ("FAILS", "power limit: 3000 W", "is virtual", "GPU-", "driver 570.86.15", "update period"):
         assert told in shown
+    _says_first_how_it_ended(made)
+
+
+def _says_first_how_it_ended(made: Certificate) -> None:
+    kept = tuple(replace(v, passed=True) for v in made.verdicts)
+    open_rule = (replace(kept[0], passed=None), *kept[1:])
+    once = tuple({level.share: level for level in made.levels}.values())
+    first = [verb.page(replace(made, verdicts=v, levels=once)) for v in (kept, open_rule)]
+    heads = [getattr(page[0], "text", "").partition(": ")[2] for page in first]
+    assert heads == ["passes", f"breaks no rule, but 1 of {len(kept)} rules could not be judged"]
+    (levels,) = [part.rows for part in first[0] if isinstance(part, Table)]
+    assert {row[2] for row in levels[1:]} == {NO_VALUE}  # one round differs from no other
 
 
 def _can_be_used(made: Certificate, folder: Path) -> None:
