@@ -43,6 +43,18 @@ def inside(module: str, folder: str) -> bool:
     return f"{module}.".startswith(f"{folder}.")
 
 
+def test_the_map_shows_the_floors_of_the_contract() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where things are")[2].split("```")[1]
+    shown = [set(line.partition("   ")[0].split()) for line in page.splitlines()[1:]]
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    layers = project.partition("layers = [")[2].partition("]")[0]
+    floors = [
+        {room for room in re.findall(r"\w+", floor) if (ROOT / "pmtpy" / room).is_dir()}
+        for floor in layers.splitlines()
+    ]
+    assert shown == [floor for floor in floors if floor], "CONTRIBUTING.md shows other floors than pyproject.toml"
+
+
 def test_a_private_module_is_imported_in_its_own_folder_alone(importers: dict[str, set[str]]) -> None:
     private = {module: folder for module in importers if (folder := private_to(module))}
     assert len(private) > 50

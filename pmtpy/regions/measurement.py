@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.presentation import html_notes, html_table, in_same_digits
 
+# Fields that JSON shows as they are, in order.
+_PLAIN = (
+    "target", "name", "virtual", "seconds", "joules", "watts", "uncertainty_joules", "method", "peak_watts",
+    "refresh_s", "window_s", "coverage", "lost", "settled", "calibration",
+)  # fmt: skip
 _NO_CHANNELS: Mapping[str, Measurement] = MappingProxyType({})
 
 
@@ -136,13 +141,7 @@ class Measurement(_Judged):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold: numbers that are not known are None, channels by their names."""
-        found = {
-            name: getattr(self, name)
-            for name in ("target", "name", "virtual", "seconds", "joules", "watts", "uncertainty_joules", "method")
-        }
-        found |= {"peak_watts": self.peak_watts, "refresh_s": self.refresh_s, "window_s": self.window_s}
-        found |= {"coverage": self.coverage, "lost": self.lost, "settled": self.settled}
-        found["calibration"] = self.calibration
+        found = {name: getattr(self, name) for name in _PLAIN}
         known = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
         channels = {name: channel.to_dict() for name, channel in self.channels.items()}
         return {**known, "warnings": list(self.warnings), **({"channels": channels} if channels else {})}

@@ -22,7 +22,7 @@ from pmtpy.regions.pool import _pool
 from tests.support.prepared import Prepared
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(
     r"(<!-- not run: (?P<why>[^>]+) -->\s*)?^```(?P<kind>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -107,6 +107,17 @@ def test_the_stamps_of_calibrate_md_tell_the_energy(tmp_path: Path, monkeypatch:
     found = names["r"]["nvml:virtual"]  # type: ignore[index]
     assert found.method.endswith("load-informed")
     assert found.uncertainty_joules < 0.05 * found.joules
+
+
+def test_files_that_pages_name_are_there() -> None:
+    path = re.compile(r"`((?:pmtpy|tests|docs|benchmarks|calibration)/[\w/.-]+)`")
+    gone = [
+        f"{page.relative_to(ROOT)} names {name}"
+        for page in PAGES
+        for name in path.findall(page.read_text(encoding="utf-8"))
+        if "NAME" not in name and not (ROOT / name).exists()
+    ]
+    assert not gone
 
 
 def test_links_between_pages_lead_somewhere() -> None:
