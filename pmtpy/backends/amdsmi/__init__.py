@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import _hwmon as hwmon
+from pmtpy.backends.amdsmi._channels import Registers, find
 from pmtpy.backends.amdsmi._device import BACKEND, Fault, Library, find_module, unavailable
 from pmtpy.backends.amdsmi._selection import Gpu, Stock, describe, handles, relatives, select, take_stock
-from pmtpy.backends.amdsmi._source import Registers, SmiSource, find
+from pmtpy.backends.amdsmi._source import SmiSource
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source

@@ -14,9 +14,9 @@ from pmtpy.backends import _hwmon
 from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, optional_number, optional_text
+from pmtpy.backends.amdsmi._channels import ASSUMED_MEAN_S
 from pmtpy.backends.amdsmi._device import BACKEND, MOST_WATTS
 from pmtpy.backends.amdsmi._selection import Gpu
-from pmtpy.backends.amdsmi._source import ASSUMED_MEAN_S
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import PolledSource, Traits

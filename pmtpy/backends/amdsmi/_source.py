@@ -9,69 +9,24 @@ known energy, and the power goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends._device_clock import DeviceClock
-from pmtpy.backends.amdsmi._device import (
-    MOST_WATTS,
-    NO_PERMISSION,
-    NOT_INITIALISED,
-    Fault,
-    Library,
-    accumulator,
-    megahertz,
-    number,
-    watts,
-)
+from pmtpy.backends.amdsmi._channels import REFRESH_S, Registers
+from pmtpy.backends.amdsmi._device import NO_PERMISSION, NOT_INITIALISED, Fault, Library, accumulator, watts
 from pmtpy.backends.amdsmi._selection import Gpu, handles
-from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Remarks, Timestamps, Traits
 from pmtpy.errors import ReadError, SourceLostError
 
-REFERENCE = "AMD SMI API reference"
-_ACCURACY = "not documented; as found for other GPUs' sensors"
-# The metrics behind all calls are cached for 1 ms in the library and about as long again in the driver.
-_REFRESH_S = 0.002
-# AMD states neither the width nor the shape of the average. A second is what other vendors' averages have (NVML, arXiv
-# 2312.02741): assumed, so that lag and edges are in the uncertainty rather than nowhere.
-ASSUMED_MEAN_S = 1.0
-_LEAST_WATTS = 0.5  # of a GPU that is on enough to be read
 _JUDGE_S, _JUDGE_J = 5.0, 50.0
 _BACK_READS = 3  # readings below the last one after which the accumulator is believed to have restarted
 _PERMANENT = frozenset({NO_PERMISSION, 34, 51})  # no permission any more, driver unloaded
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A temperature or a clock: its meaning, and how to ask for its count (None: no reading)."""
-
-    channel: Channel
-    ask: Callable[[Library, object], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Registers:
-    """What a GPU offers."""
-
-    powers: tuple[str, ...]  # keys of the answer to a query of power, in the order of their channels
-    power_call: str  # the call that answers it
-    energy: bool  # whether there is an accumulator
-    channels: tuple[Channel, ...]  # energy and powers, the one that makes the total first
-    values: tuple[Value, ...]
-
-
-# -- what there is -----------------------------------------------------------------------------------------------------
-
-_POWERS = {"current_socket_power": "gpu.current_power", "average_socket_power": "gpu.average_power"}
-# All releases have the first call; some fail it where only the power cap cannot be read, and the second one answers.
-_POWER_CALLS = ("amdsmi_get_power_info", "amdsmi_get_gpu_metrics_info")
-
 # Members of amdsmi_violation_status_t that say what acts now. The library takes a tenth of a second to answer.
 _LIMITS = {
     "active_prochot_thrm": "heat of the processor",
@@ -80,98 +35,6 @@ _LIMITS = {
     "active_vr_thrm": "heat of the voltage regulators",
     "active_hbm_thrm": "heat of the memory",
 }
-
-
-def find(library: Library, handle: object, domain: str, *, energy: bool) -> Registers | None:
-    """Ask for every register once; None where the device has neither power nor energy (a partition, a second die)."""
-    powers: tuple[str, ...] = ()
-    call = ""
-    for call in (*_POWER_CALLS, *_POWER_CALLS):  # 'N/A' now and then passes at once
-        answer = library.details(call, handle)
-        powers = tuple(key for key in _POWERS if watts(answer.get(key)) is not None)
-        if powers:
-            break
-    counted = accumulator(library.optional("amdsmi_get_energy_count", handle)) if energy else None
-    channels = [_power_channel(key, domain) for key in powers]
-    if counted is not None:
-        channels.insert(0, _energy_channel(counted[1], domain))
-    if not channels:
-        return None
-    values = tuple(v for v in _values(library, handle) if v.ask(library, handle) is not None)
-    return Registers(powers, call, counted is not None, tuple(channels), values)
-
-
-def _power_channel(key: str, domain: str) -> Channel:
-    mean_s = ASSUMED_MEAN_S if key == "average_socket_power" else None
-    return Channel(
-        _POWERS[key],
-        Quantity.POWER,
-        domain=domain,
-        label=key,
-        refresh_s=_REFRESH_S,
-        window_s=mean_s,
-        lag_s=mean_s / 2 if mean_s else None,
-        gain_u=GPU_U,
-        max_watts=MOST_WATTS,
-        reference=f"{REFERENCE}: amdsmi_get_power_info; accuracy {_ACCURACY}",
-    )
-
-
-def _energy_channel(joules_per_count: float, domain: str) -> Channel:
-    return Channel(
-        "gpu.energy",
-        Quantity.ENERGY,
-        scale=joules_per_count,
-        domain=domain,
-        label="energy_accumulator",
-        refresh_s=_REFRESH_S,
-        gain_u=GPU_U,
-        max_watts=MOST_WATTS,
-        least_watts=_LEAST_WATTS,
-        reference=f"{REFERENCE}: amdsmi_get_energy_count; accuracy {_ACCURACY}",
-    )
-
-
-def _values(library: Library, handle: object) -> list[Value]:
-    found = []
-    temperatures = getattr(library.module, "AmdSmiTemperatureType", None)
-    for kind, name in (
-        ("EDGE", "gpu.edge_temperature"),
-        ("HOTSPOT", "gpu.hotspot_temperature"),
-        ("VRAM", "memory.temperature"),
-    ):
-        member = getattr(temperatures, kind, None)
-        now = _temperature(library, handle, member)
-        if now is not None:
-            # Documents say millidegrees, libraries give degrees; no chip is at 1000 of either by mistake.
-            scale = 1e-3 if abs(now) > 1000 else 1.0
-            channel = Channel(name, Quantity.TEMPERATURE, scale=scale, reference=REFERENCE)
-            found.append(Value(channel, _ask_temperature(member, scale)))
-    clocks = getattr(library.module, "AmdSmiClkType", None)
-    for kind, name in (("GFX", "gpu.gfx_clock"), ("MEM", "gpu.memory_clock")):
-        channel = Channel(name, Quantity.FREQUENCY, scale=1e6, reference=REFERENCE)
-        found.append(Value(channel, _ask_clock(getattr(clocks, kind, None))))
-    return found
-
-
-def _temperature(library: Library, handle: object, kind: Any) -> float | None:
-    metric = getattr(getattr(library.module, "AmdSmiTemperatureMetric", None), "CURRENT", None)
-    return number(library.optional("amdsmi_get_temp_metric", handle, kind, metric))
-
-
-def _ask_temperature(kind: Any, scale: float) -> Callable[[Library, object], float | None]:
-    def ask(library: Library, handle: object) -> float | None:
-        count = _temperature(library, handle, kind)
-        return count if count is not None and -50 <= count * scale <= 150 else None
-
-    return ask
-
-
-def _ask_clock(kind: Any) -> Callable[[Library, object], float | None]:
-    return lambda library, handle: megahertz(library.optional("amdsmi_get_clock_info", handle, kind))
-
-
-# -- reading it --------------------------------------------------------------------------------------------------------
 
 
 class SmiSource(PolledSource):
@@ -312,7 +175,7 @@ class SmiSource(PolledSource):
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Say where the counter contradicted the power."""
         # A row bears the accumulator's stamp, which is placed by arrivals that are up to a refresh late.
-        time_u_s = _REFRESH_S / math.sqrt(12.0) if self.traits.timestamps is Timestamps.DEVICE_UPDATE else 0.0
+        time_u_s = REFRESH_S / math.sqrt(12.0) if self.traits.timestamps is Timestamps.DEVICE_UPDATE else 0.0
         return Remarks(time_u_s, self._check.warnings(self.channels[0].name, begin_ns, end_ns))
 
     def close(self) -> None:
