@@ -9,6 +9,7 @@ import grimp
 import pytest
 
 from pmtpy.integrations.old_names import MOVED
+from pmtpy.sensor.registry import BACKENDS
 
 ROOT = Path(__file__).parents[1]
 # The verbs: nobody may import that room (the floors of pyproject.toml), so nothing in it is public but `main`.
@@ -30,6 +31,8 @@ def importers() -> dict[str, set[str]]:
         for string in re.findall(r'"(pmtpy\.[\w.]+)', path.read_text(encoding="utf-8")):
             if string in found:
                 found[string].add(importer)
+    for backend in BACKENDS.values():
+        found[backend.virtual].add("pmtpy.sensor.registry")
     return found
 
 

@@ -46,36 +46,28 @@ class Backend:
     aliases: tuple[str, ...] = ()  # other names, among them PMT's own
 
 
+def _own(name: str, measures: str, *aliases: str) -> Backend:
+    return Backend(name, f"pmtpy.backends.{name}", f"pmtpy.emulators.{name}", measures, aliases)
+
+
 BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
     {
         row.name: row
         for row in (
-            Backend("amdsmi", "pmtpy.backends.amdsmi", "pmtpy.emulators.amdsmi", "AMD GPUs", ("rocm",)),
-            Backend("cray", "pmtpy.backends.cray", "pmtpy.emulators.cray", "HPE Cray EX nodes"),
-            Backend("hwmon", "pmtpy.backends.hwmon", "pmtpy.emulators.hwmon", "power channels of Linux hwmon chips"),
-            Backend("iio", "pmtpy.backends.iio", "pmtpy.emulators.iio", "INA2xx chips with stamps of the kernel"),
-            Backend("ipmi", "pmtpy.backends.ipmi", "pmtpy.emulators.ipmi", "chassis power over IPMI (DCMI)"),
-            Backend("jetson", "pmtpy.backends.jetson", "pmtpy.emulators.jetson", "NVIDIA Jetson modules", ("tegra",)),
-            Backend("nvml", "pmtpy.backends.nvml", "pmtpy.emulators.nvml", "NVIDIA GPUs", ("nvidia",)),
-            Backend("occ", "pmtpy.backends.occ", "pmtpy.emulators.occ", "POWER9 on-chip controllers"),
-            Backend(
-                "pmd", "pmtpy.backends.pmd", "pmtpy.emulators.pmd", "ElmorLabs PMD-USB, PMD2, PMD2X; WireView Pro II"
-            ),
-            Backend(
-                "powersensor2", "pmtpy.backends.powersensor2", "pmtpy.emulators.powersensor2", "PowerSensor2 boards"
-            ),
-            Backend(
-                "powersensor3",
-                "pmtpy.backends.powersensor3",
-                "pmtpy.emulators.powersensor3",
-                "PowerSensor3 boards",
-                ("ps3",),
-            ),
-            Backend("rapl", "pmtpy.backends.rapl", "pmtpy.emulators.rapl", "Intel and AMD processors"),
-            Backend("redfish", "pmtpy.backends.redfish", "pmtpy.emulators.redfish", "chassis power over Redfish"),
-            Backend(
-                "tinkerforge", "pmtpy.backends.tinkerforge", "pmtpy.emulators.tinkerforge", "Tinkerforge bricklets"
-            ),
+            _own("amdsmi", "AMD GPUs", "rocm"),
+            _own("cray", "HPE Cray EX nodes"),
+            _own("hwmon", "power channels of Linux hwmon chips"),
+            _own("iio", "INA2xx chips with stamps of the kernel"),
+            _own("ipmi", "chassis power over IPMI (DCMI)"),
+            _own("jetson", "NVIDIA Jetson modules", "tegra"),
+            _own("nvml", "NVIDIA GPUs", "nvidia"),
+            _own("occ", "POWER9 on-chip controllers"),
+            _own("pmd", "ElmorLabs PMD-USB, PMD2, PMD2X; WireView Pro II"),
+            _own("powersensor2", "PowerSensor2 boards"),
+            _own("powersensor3", "PowerSensor3 boards", "ps3"),
+            _own("rapl", "Intel and AMD processors"),
+            _own("redfish", "chassis power over Redfish"),
+            _own("tinkerforge", "Tinkerforge bricklets"),
         )
     }
 )

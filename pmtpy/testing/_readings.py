@@ -17,6 +17,7 @@ from pmtpy.testing._require import require
 
 # A reading that waits (sleeps, or for a device) longer than this must say that it is blocking: a user's read() pays.
 _PROMPT_S = 0.005
+_READINGS, _STEP_S = 60, 0.05  # of three seconds, in which whatever is renewed brings a row
 _QUICK_READINGS, _READINGS_IN_A_REFRESH = 64, 8  # so that a counter that moves at each of them is found out
 _SCHEDULED = Path("/proc/thread-self/schedstat")
 
@@ -79,15 +80,15 @@ def _block(taken: Block | Row) -> Block:
     return Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
 
 
-def check_reading(source: Source, clock: ManualClock, *, seconds: float = 3.0, step_s: float = 0.05) -> int:
-    """Read for a while, as the poller would; check the clauses of ``read``; return the number of rows.
+def check_reading(source: Source, clock: ManualClock) -> None:
+    """Read for a while, as the poller would; check the clauses of ``read``.
 
     What was handed out stays as it was: a source that fills one buffer again and again changes rows that others hold.
     """
     last, rows = -1, 0
     held: tuple[Block | Row, Floats] | None = None
-    for _ in range(round(seconds / step_s)):
-        clock.advance(step_s)
+    for _ in range(_READINGS):
+        clock.advance(_STEP_S)
         taken = source.read_row()
         if held is not None:
             _check_own(held, taken)
@@ -95,8 +96,7 @@ def check_reading(source: Source, clock: ManualClock, *, seconds: float = 3.0, s
         last = _check_block(block, columns(source.channels), last, clock.now_ns())
         rows += len(block)
         held = (taken, _content(taken)) if len(block) else held
-    require(rows > 0, f"rows come within {seconds:g} s")
-    return rows
+    require(rows > 0, f"rows come within {_READINGS * _STEP_S:g} s")
 
 
 def check_refresh(source: Source, clock: ManualClock) -> None:
