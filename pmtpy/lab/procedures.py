@@ -65,7 +65,7 @@ def _source(target: str, options: Mapping[str, str], clock: Clock) -> Iterator[S
         source.close()
 
 
-def measure_latency(target: str, options: Mapping[str, str], reads: int, clock: Clock = HOST_CLOCK) -> Latency:
+def measure_latency(target: str, options: Mapping[str, str], reads: int) -> Latency:
     """Time readings of a source, one after the other.
 
     Parameters
@@ -79,15 +79,15 @@ def measure_latency(target: str, options: Mapping[str, str], reads: int, clock: 
 
     Raises TargetError, BackendUnavailableError: the target cannot be opened, or delivers by itself.
     """
-    with _source(target, options, clock) as source:
+    with _source(target, options, HOST_CLOCK) as source:
         if source.traits.streaming:
             msg = f"{target} delivers every sample by itself: no reading waits, so there is no cost to measure"
             raise TargetError(msg)
         stamps = np.empty(reads + 1, np.int64)
-        stamps[0] = clock.now_ns()
+        stamps[0] = HOST_CLOCK.now_ns()
         for i in range(reads):
             source.read_row()
-            stamps[i + 1] = clock.now_ns()
+            stamps[i + 1] = HOST_CLOCK.now_ns()
     return latency_of(np.diff(stamps) / NS_PER_S)
 
 

@@ -44,7 +44,6 @@ def measure_stability(
     length_s: float,
     channel: str | None,
     progress: Callable[[str], None] = lambda _: None,
-    clock: Clock = HOST_CLOCK,
 ) -> Blocks:
     """Take a block of readings again and again. The sensor is opened for each, so that it is free in between.
 
@@ -53,24 +52,23 @@ def measure_stability(
     Raises TargetError, BackendUnavailableError: the target cannot be opened, or has no such channel.
     """
     virtual = is_virtual(target)
-    driven = ManualClock() if virtual else None
-    at = driven or clock
+    clock = ManualClock() if virtual else HOST_CLOCK
     typed = {k: v for k, v in options_from_text(target, options).items() if k != "history_s"}
     seeded = False
     if virtual:
         typed.setdefault("load", "constant:90")
         seeded = "seed" in inspect.signature(opener(*split_target(target))).parameters
-    begin_ns, rows = at.now_ns(), []
+    begin_ns, rows = clock.now_ns(), []
     for k in range(int(total_s / every_s) + 1):
-        _wait(at, driven, begin_ns + round(k * every_s * NS_PER_S))
+        _wait(clock, begin_ns + round(k * every_s * NS_PER_S))
         progress(f"{target}: block {k + 1}, after {k * every_s / 3600:.3g} h")
         if virtual and seeded:
             typed["seed"] = k + 1  # each block has noise of its own, as it would hours later
-        with create(target, clock=at, history_s=length_s + 1.0, **typed) as sensor:  # type: ignore[arg-type]
-            start_ns = at.now_ns()
-            while at.now_ns() - start_ns < length_s * NS_PER_S:
-                _wait(at, driven, at.now_ns() + round(_STEP_S * NS_PER_S))
-                if driven is not None:
+        with create(target, clock=clock, history_s=length_s + 1.0, **typed) as sensor:  # type: ignore[arg-type]
+            start_ns = clock.now_ns()
+            while clock.now_ns() - start_ns < length_s * NS_PER_S:
+                _wait(clock, clock.now_ns() + round(_STEP_S * NS_PER_S))
+                if virtual:
                     acquisition_of(sensor).step()
                 else:
                     sensor.read()
@@ -81,9 +79,9 @@ def measure_stability(
     return _columns(rows)
 
 
-def _wait(clock: Clock, driven: ManualClock | None, until_ns: int) -> None:
-    if driven is not None:
-        driven.advance(max(0, until_ns - driven.now_ns()) / NS_PER_S)
+def _wait(clock: Clock, until_ns: int) -> None:
+    if isinstance(clock, ManualClock):
+        clock.advance(max(0, until_ns - clock.now_ns()) / NS_PER_S)
     else:
         clock.wait_until(until_ns, threading.Event())
 
