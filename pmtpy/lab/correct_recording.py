@@ -127,6 +127,8 @@ def correct_recording(
             load_period_s=load_period_s,
         )
         found.append(CorrectedEnergy(start - first, end - start, energy, name))
+    if profile.doubt:
+        report(f"note: {profile.channel}: {profile.doubt}")
     beyond = profile.outside(updates.watts)
     if beyond:
         report(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")

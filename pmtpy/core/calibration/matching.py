@@ -30,15 +30,17 @@ class Calibration:
         return tuple(self.profiles[c.name].calibrated(c) if c.name in self.profiles else c for c in channels)
 
     def warning(self, channel: Channel, true: Floats) -> str:
-        """Say so when corrected powers of a channel lie outside the range of its profile; else nothing."""
+        """Say so where corrected powers of a channel lie outside the range of its profile, or that can hardly be."""
         profile = self.profiles.get(channel.name)
-        beyond = profile.outside(true) if profile is not None and channel.quantity is Quantity.POWER else 0
-        if profile is None or not beyond:
+        if profile is None or channel.quantity is not Quantity.POWER:
             return ""
-        return (
-            f"{channel.name}: {beyond} of {len(true)} readings lie outside the calibrated range, {profile.low:g} to "
-            f"{profile.high:g} {channel.unit} as shown; there the calibration is extrapolated"
-        )
+        said, beyond = [profile.doubt] if profile.doubt else [], profile.outside(true)
+        if beyond:
+            said.append(
+                f"{beyond} of {len(true)} readings lie outside the calibrated range, {profile.low:g} to "
+                f"{profile.high:g} {channel.unit} as shown; there the calibration is extrapolated"
+            )
+        return f"{channel.name}: {'; '.join(said)}" if said else ""
 
     @property
     def digest(self) -> str:

@@ -43,6 +43,8 @@ _KEYS = {
 }  # fmt: skip
 _MODELS = {"affine", "polynomial", "lookup"}
 _WIDTHS = {"refresh_s", "window_s", "tau_s", "delay_s"}
+# Times that a sensor shows too much or too little and may still be right: of published cards the worst was 41 % off.
+_BELIEVABLE = 2.0
 _MAX_NUMBER = 1e12  # of whatever a profile holds: products of two of them are numbers still
 _MAX_WIDTH_S = 3600.0  # of each: the memory that an energy takes grows with it
 # how the reference of a channel with a profile begins, if its powers are corrected and if not
@@ -112,6 +114,17 @@ class Profile:
         told = "gain not measured" if self.as_shown else gain or "gain by a curve"
         kernel = self.response.family or "known" if self.response.shaped else "not known"
         return f"{told}, kernel {'left open' if self.candidates else kernel}"
+
+    @property
+    def doubt(self) -> str:
+        """What to look at where it says that the sensor shows a multiple of what is there, or a part; else nothing."""
+        there = float(self.curve.true(np.array([self.high]))[0])
+        if self.high <= 0.0 or there / _BELIEVABLE < self.high < there * _BELIEVABLE:
+            return ""
+        return (
+            f"its profile takes {self.high:g} as shown for {there:.4g}: were sensor and meter in the same unit, and is "
+            "the gain a share (0.95), not percent?"
+        )
 
     def outside(self, true: Floats) -> int:
         """Return how many of the corrected values lie outside the range over which the profile was made."""

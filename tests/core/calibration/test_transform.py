@@ -102,6 +102,24 @@ def test_a_polynomial_has_the_slope_of_its_derivative() -> None:
     assert curve.true(np.array([2.0])) == pytest.approx([7.0])
 
 
+@pytest.mark.parametrize(
+    ("gain", "offset", "said"),
+    [
+        (0.95, 2.0, ""),
+        (0.6, 0.0, ""),
+        (95.0, 0.0, "gpu: its profile takes 350 as shown for 3.684: were sensor and meter in the same unit"),
+        (0.001, 0.0, "gpu: its profile takes 350 as shown for 3.5e+05"),
+        (1.0, -400.0, "gpu: its profile takes 350 as shown for 750"),
+        (1.0, 300.0, "gpu: its profile takes 350 as shown for 50"),
+    ],
+)
+def test_a_profile_that_can_hardly_be_is_told_with_each_result(gain: float, offset: float, said: str) -> None:
+    odd = replace(PROFILE, curve=Affine(Number(gain), Number(offset)))
+    calibration = calibrate([odd], BOARD, [GPU])
+    within = odd.curve.true(np.array([100.0, 300.0]))
+    assert calibration.warning(GPU, within)[: len(said) or None] == said
+
+
 def test_values_outside_the_range_are_counted_and_said() -> None:
     shown = np.array([10.0, 20.0, 350.0, 351.0])
     true = PROFILE.curve.true(shown)
