@@ -32,7 +32,9 @@ def describe(problem: Problem, fit: Fit) -> Shape:
     """Return the fit with its intervals, moved to where errors that last leave it (see ``spread``)."""
     names, design = design_of(problem, fit)
     noise, spread = errors(problem, fit, design)
-    point = _moved(problem, fit, noise, dict(zip(names, spread.shift, strict=True)))
+    # What means are off on flanks is what the lines between rows do, not an error that lasts.
+    shift = {} if problem.own_s is not None else dict(zip(names, spread.shift, strict=True))
+    point = _moved(problem, fit, noise, shift) if shift else fit.point
     offset, window, tau, second, wander, rate = (float(p) for p in point)
 
     def estimate(value: float, parts: dict[str, float], known: float = 0.0) -> Estimate:
@@ -74,12 +76,16 @@ def _spread(family: str, point: Floats, estimate: Callable[[float, dict[str, flo
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     """Return the noise of a fit's residuals, and what it makes of its parameters, from its design."""
     noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
-    late = np.asarray(problem.late_s * design[:, 2], np.float64)
+    late, alike_s = np.asarray(problem.late_s * design[:, 2], np.float64), fit.spread
     if problem.own_s is not None:
-        # Of means residuals show by how much they are off, unless the few flanks were followed by as many parameters.
+        # Of means residuals show by how much they are off, unless the few flanks were followed by as many parameters;
+        # that rows stood alike to all flanks that were seen, so that none is off, does not say that they would to one
+        # more. A flank between two samples is in two means, one between rows of a counter in one.
         flanks, followed = 2 * blocks(design[:, 0]), design.shape[1] - 2
-        seen = math.sqrt(float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9))
-        late = late * min(1.0, seen / max(float(np.linalg.norm(late)), 1e-300))
+        expected = max(float(late @ late), 1e-300)
+        seen = float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9)
+        late = late * math.sqrt(min(1.0, (flanks * seen / expected + 1.0) / (flanks + 1.0)))
+        alike_s += 2.0 * float(np.median(problem.own_s)) if problem.late_s else 0.0
         late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
     prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit)))}
     if problem.own_s is not None:
@@ -89,7 +95,7 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     prior[-1] = Number(float(fit.point[-1]), problem.rate_sd)
     if problem.wanders:
         prior[-2] = Number(float(fit.point[-2]) - 1.0, WANDER_SD)
-    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=(late, fit.spread))
+    return noise, Spread.of(problem.t, design, fit.residuals, noise, prior=prior, late=(late, alike_s))
 
 
 def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:

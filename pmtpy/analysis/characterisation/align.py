@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._covariance import blocks
 from pmtpy.analysis.characterisation._description import describe
-from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, follow, linear, problem_of_means
+from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, follow, linear, polish, problem_of_means
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
@@ -261,15 +262,17 @@ def _lay(
     fit = None
     while fit is None or not np.all(shown):
         problem = problem.part(shown)
-        fit = _best(problem, about, cell)
+        fit, other = _best(problem, about, cell)
         shown = problem.shown(fit.point)
-    shape = _between_knots(problem, fit, describe(problem, fit))
+    drawn = math.hypot(_drawn_s(problem, fit), fit.lag - other.lag)
+    shape = describe(problem, fit)
+    shape = replace(shape, lag_s=shape.lag_s.widened(drawn), offset_s=shape.offset_s.widened(drawn))
     told = shape.lag_s.half_width < (span[1] - span[0]) / 2.0
     return _Laid(problem, fit, shape, fit.loss / float(np.var(problem.y)) if told else math.inf)
 
 
-def _between_knots(problem: Problem, fit: Fit, shape: Shape) -> Shape:
-    """Return a shape whose lag and offset may be off as far as the fast curve's straight lines between knots draw them.
+def _drawn_s(problem: Problem, fit: Fit) -> float:
+    """Return how far the fast curve's straight lines between knots draw a lag, as a 95 % half-width.
 
     A step at a place ``u`` of a cell, the cell's length 1, adds ``max(f - u, 0)`` at ``f``, and on the line
     ``f' (1 - u)``. Over all ``u`` the squares of what both cells beside ``f`` are off are least at
@@ -280,11 +283,14 @@ def _between_knots(problem: Problem, fit: Fit, shape: Shape) -> Shape:
     right = np.clip(np.searchsorted(knots, at), 1, len(knots) - 1)
     cell = knots[right] - knots[right - 1]
     place = np.clip((at - knots[right - 1]) / cell, 0.0, 1.0)
-    drawn = Z95 * abs(float(np.mean(cell * place * (1.0 - place) * (place - 0.5)))) / 2.0
-    return replace(shape, lag_s=shape.lag_s.widened(drawn), offset_s=shape.offset_s.widened(drawn))
+    return Z95 * abs(float(np.mean(cell * place * (1.0 - place) * (place - 0.5)))) / 2.0
 
 
-def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
+def _best(problem: Problem, about: tuple[float, float], cell: float) -> tuple[Fit, Fit]:
+    """Return the fit without a width, unless that explains much less; and the best of all: where both lie is in doubt.
+
+    A width below a cell shows in how the few rows on flanks are off, and lets the lag follow just these.
+    """
     if len(problem.y) < _FEWEST_CELLS:
         msg = f"the curves have {len(problem.y)} cells of {cell:.3g} s in common that both know: too few to align them"
         raise DeclinedError(msg)
@@ -293,7 +299,11 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> Fit:
     lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
     starts = [np.array([lag - width / 2.0, width, 0.0, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
     losses = [evaluate(problem, BOXCAR, start, even).loss for start in starts]
-    return follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
+    best = follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
+    point = best.point + np.array([best.window / 2.0, -best.window, 0.0, 0.0, 0.0, 0.0])
+    sharp = polish(problem, BOXCAR, point, even, fixed="window")
+    flanks = 2 * blocks(problem.filtered(best.point))
+    return sharp if sharp.loss <= best.loss * flanks ** (1.0 / flanks) else best, best  # what one width costs [S78]
 
 
 def _edges(slow: PowerTrace, span: tuple[float, float], cell: float) -> Floats:

@@ -91,6 +91,24 @@ def test_the_lag_of_two_counters_whose_rows_keep_step_is_known_to_less_than_a_ro
     assert held >= 35  # 95 % of 40, less twice the binomial deviation of 1.4
 
 
+@pytest.mark.parametrize(("changes", "interval_s"), [(400, 0.01), (6, 0.1)])
+def test_the_lag_of_two_curves_sampled_in_step_is_known_as_far_as_changes_between_samples_tell(
+    changes: int, interval_s: float
+) -> None:
+    """Each change says on which side of a sample it was, and nothing else: a share of them, of few or of many."""
+    held = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        edges, watts = np.sort(rng.uniform(1.0, 19.0, changes)), rng.uniform(40.0, 250.0, changes + 1)
+        first, second = (np.arange(start, 20.0, interval_s) for start in rng.uniform(0.0, interval_s, 2))
+        late, early = (
+            PowerTrace.from_samples(t, watts[np.searchsorted(edges, t - by)])
+            for t, by in ((second, 0.03), (first, 0.0))
+        )
+        held += align(late, early, one_clock=True).lag_s.contains(0.03)
+    assert held >= 35  # 95 % of 40, less twice the binomial deviation of 1.4
+
+
 def test_stated_intervals_cover_the_truth() -> None:
     hits = gains = offsets = 0
     trials = 60
