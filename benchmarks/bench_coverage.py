@@ -17,10 +17,9 @@ import time
 import numpy as np
 
 from benchmarks.common import report
-from pmtpy.analysis.characterisation._model_selection import MINOR
+from pmtpy.analysis.characterisation._families import BOTH, BOXCAR, MINOR, ONE_POLE
 from pmtpy.analysis.characterisation._step_response import fit_step
 from pmtpy.analysis.characterisation.gain import line_of, points_of
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.estimate import Estimate

@@ -9,17 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import Noise, Spread, blocks, off_line
+from pmtpy.analysis.characterisation._families import PARAMETERS, RIVALS, age_of, spread_of, variances, widths_of
 from pmtpy.analysis.characterisation._forward import (
-    PARAMETERS,
     WANDER_SD,
     Fit,
     Problem,
-    age_of,
-    spread_of,
-    variances,
-    widths_of,
 )
-from pmtpy.analysis.characterisation.kernel import RIVALS, Shape
+from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import FORGOTTEN, Number
@@ -69,8 +65,8 @@ def _spread(family: str, point: Floats, estimate: Callable[[float, dict[str, flo
     Its square is the sum of the variances, each the square of a width times a constant.
     """
     value, each = spread_of(family, point), variances(family, point)
-    widths = zip(PARAMETERS[1:4], each, point[1:4].tolist(), strict=True)
-    return estimate(value, {name: part / (width * value) for name, part, width in widths if width})
+    rows = zip(PARAMETERS[1:4], each, point[1:4].tolist(), strict=True)
+    return estimate(value, {name: part / (width * value) for name, part, width in rows if width})
 
 
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
@@ -87,7 +83,7 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
         late = late * math.sqrt(min(1.0, (flanks * seen / expected + 1.0) / (flanks + 1.0)))
         alike_s += 2.0 * float(np.median(problem.own_s)) if problem.late_s else 0.0
         late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
-    prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit)))}
+    prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit.family)))}
     if problem.own_s is not None:
         # Where cells of both keep step, a width does to every reading what an offset does. But of one that was wider by
         # itself, or by a cell, other readings would show the flanks.
@@ -105,7 +101,7 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
     scatter, and thousands of readings that nothing else moves would seem to tell when they were taken.
     """
     known = {"wander": 0.1} if problem.wanders else {}
-    names = ["offset", *(name for name in widths_of(fit)), *known, "rate"]
+    names = ["offset", *widths_of(fit.family), *known, "rate"]
     steps = known | {"offset": problem.step_s, "rate": 0.02 * problem.rate_sd}
     columns = [problem.filtered(fit.point, fit.family), np.ones(len(problem.y))]
     for name in names:

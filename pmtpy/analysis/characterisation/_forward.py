@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE, Shape
+from pmtpy.analysis.characterisation._families import BOTH, PARAMETERS, age_of, spread_of, widths_of
+from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.signal.clock_fit import RATE_GROWTH, RATE_SD
 from pmtpy.analysis.signal.correlogram import sampled
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, SAME_SHARE, bend_sd, robust_sd
@@ -23,9 +24,6 @@ from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-PARAMETERS = ("offset", "window", "tau", "second", "wander", "rate")
-_WIDTHS = {BOXCAR: ["window"], TRIANGULAR: ["window"], ONE_POLE: ["tau"], BOTH: ["window", "tau"]}
-_WIDTHS[TWO_POLE] = ["tau", "second"]
 # How much of the wander is believed before the readings say so: of a phase that is steady, all that polls at regular
 # intervals seem to show is their own.
 WANDER_SD = 0.5
@@ -73,22 +71,6 @@ class Fit:
     def spread(self) -> float:
         """Standard deviation of that age within the kernel, seconds."""
         return spread_of(self.family, self.point)
-
-
-def age_of(point: Floats) -> float:
-    """Mean age of what a kernel of these widths shows, beyond the age of its end, seconds."""
-    return float(point[1] / 2.0 + point[2] + point[3])
-
-
-def variances(family: str, point: Floats) -> tuple[float, float, float]:
-    """Variances of that age by window, first and second time constant; a triangle is two boxcars of half its base."""
-    window, tau, second = (float(p) ** 2 for p in point[1:4])
-    return window / (24.0 if family == TRIANGULAR else 12.0), tau, second
-
-
-def spread_of(family: str, point: Floats) -> float:
-    """Standard deviation of that age, seconds."""
-    return math.sqrt(sum(variances(family, point)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +235,6 @@ def _noise(reference: PowerTrace, step_s: float) -> float:
     return grain * bends**2 if bends > 0.0 else 0.0
 
 
-def widths_of(fit: Fit) -> list[str]:
-    """Return the names of the widths that a family has."""
-    return _WIDTHS[fit.family]
-
-
 def linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
     """Weighted least squares of ``y`` on ``x``: gain, which is not negative, and intercept."""
     total = float(np.sum(weights))
@@ -273,7 +250,7 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
     One width is searched by its logarithm. Of two the variances are: at the same mean lag readings follow them evenly
     down to none, where a logarithm would go on without end.
     """
-    named = _WIDTHS[family]
+    named = widths_of(family)
     at = [PARAMETERS.index(name) for name in named]
     both, lagged = family == BOTH, family == BOTH and fixed != "offset"
     unit = max(spread_of(family, point), 1e-6) * np.array([math.sqrt(12.0), 1.0])
@@ -287,8 +264,8 @@ def polish(problem: Problem, family: str, point: Floats, weights: Floats, *, fix
     offset = float(point[0]) + (age_of(point) if lagged else 0.0)
     widths = (point[at] / unit) ** 2 if both else np.log(np.maximum(point[at], 1e-6))
     start = np.array([offset, *widths, point[-2], point[-1] / problem.rate_sd])
-    steps = np.array([problem.step_s, *[0.02 for _ in widths], 0.1, 0.02])
-    least = np.array([-math.inf, *[0.0 if both else -math.inf for _ in widths], -math.inf, -math.inf])
+    steps = np.array([problem.step_s, *[0.02 for _ in named], 0.1, 0.02])
+    least = np.array([-math.inf, *[0.0 if both else -math.inf for _ in named], -math.inf, -math.inf])
     held = [fixed == name for name in ("offset", *named)]
     free = np.array([*np.logical_not(held), fixed != "wander" and problem.wanders, True])
     root = np.sqrt(weights)

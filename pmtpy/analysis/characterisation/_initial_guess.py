@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._families import BOTH, BOXCAR, FAMILIES, ONE_POLE, TWO_POLE
 from pmtpy.analysis.characterisation._forward import ends
 from pmtpy.analysis.characterisation._model_selection import SAME_WIDTH_SHARE
-from pmtpy.analysis.characterisation.kernel import BOTH, BOXCAR, ONE_POLE, TWO_POLE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
@@ -26,13 +26,6 @@ _PER_PERIOD = 20  # grid steps in an update period, so that the narrowest window
 _LAGS = 1000  # ... unless that makes more of them than this; of readings as many show the shape of the loss
 _TAUS = 36
 _TIED = 3.0  # losses on the grid that differ by less may be of fits that are alike
-_MINIMA_KEPT = {
-    BOXCAR: 8,
-    ONE_POLE: 4,
-    BOTH: 4,
-    TWO_POLE: 4,
-    TRIANGULAR: 8,
-}  # minima kept: a window and a triangle have aliases under a regular load, a one-pole hardly
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +147,7 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
         TWO_POLE: np.insert(_minima(grid, taus, twice), 2, 0.0, axis=1),
         TRIANGULAR: np.insert(_minima(grid, *grid.triangles()), 3, 0.0, axis=1),
     }
-    return {family: _deepest(rows, within_s, period_s, _MINIMA_KEPT[family]) for family, rows in found.items()}
+    return {family: _deepest(rows, within_s, period_s, FAMILIES[family].minima) for family, rows in found.items()}
 
 
 def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[Floats]:

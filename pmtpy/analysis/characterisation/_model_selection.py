@@ -11,22 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pmtpy.analysis.characterisation._forward import Fit, variances
+from pmtpy.analysis.characterisation._families import BOXCAR, widths_of
+from pmtpy.analysis.characterisation._forward import Fit
 from pmtpy.analysis.characterisation._free_shape import FreeShape
-from pmtpy.analysis.characterisation.kernel import (
-    AMBIGUOUS,
-    BOTH,
-    BOXCAR,
-    ONE_POLE,
-    TWO_POLE,
-    KernelFit,
-    Shape,
-)
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.signal.estimate import NAMED, Estimate, student_95
 from pmtpy.errors import Reason
 
 SAME_WIDTH_SHARE = 0.15  # widths that differ by less, relative, are one minimum
-MINOR = 0.1  # share of a kernel's variance that a second width must have to count: the other moves by a twentieth
 FEW_READINGS = student_95(2) ** 2  # square of what Student's t reaches by chance, 95 %, where two readings decide
 OUT_OF_QUESTION = 2.0 * math.log(NAMED)  # beyond the best: of minus twice the log-likelihood
 
@@ -55,7 +47,7 @@ def choose(
     """
     # What one parameter more costs [S78].
     cost = misfits | {rival.family: misfit for rival, misfit in rivals}
-    cost = {family: misfit + math.log(n) * (family in (BOTH, TWO_POLE)) for family, misfit in cost.items()}
+    cost = {family: misfit + math.log(n) * (len(widths_of(family)) - 1) for family, misfit in cost.items()}
     least = min(cost.values())
     share = {family: math.exp(-min(value - least, 700.0) / 2.0) for family, value in cost.items()}
     total = sum(share.values())
@@ -207,16 +199,6 @@ def _doubt(best: Shape, near: list[Fit]) -> Reason:
         "equally: too few readings show the flanks of the load, or it is regular",
         load="use a pseudo-random load, an uneven duty cycle or several periods",
     )
-
-
-def pure_of(fit: Fit) -> str:
-    """Family of a fit, its second width left out if that is minor."""
-    parts = variances(fit.family, fit.point)
-    if fit.family == TWO_POLE and min(parts[1:]) < MINOR * sum(parts):
-        return ONE_POLE
-    if fit.family == BOTH and min(parts[:2]) < MINOR * sum(parts):
-        return BOXCAR if parts[0] > parts[1] else ONE_POLE
-    return fit.family
 
 
 def nearest(fit: KernelFit) -> KernelFit:

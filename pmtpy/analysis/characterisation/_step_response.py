@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, Z95, Estimate, robust_sd
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals

@@ -16,9 +16,10 @@ import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import blocks
 from pmtpy.analysis.characterisation._description import describe
+from pmtpy.analysis.characterisation._families import BOXCAR
 from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, follow, linear, polish, problem_of_means
 from pmtpy.analysis.characterisation.gain import Points
-from pmtpy.analysis.characterisation.kernel import BOXCAR, Shape
+from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
 from pmtpy.analysis.signal.correlogram import correlogram, seen
 from pmtpy.analysis.signal.estimate import (

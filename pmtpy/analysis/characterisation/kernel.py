@@ -7,12 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from pmtpy.analysis.characterisation._free_shape import FreeShape
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate
-from pmtpy.core.response import TRIANGULAR
 from pmtpy.errors import DeclinedError, Reason
 
-BOXCAR, ONE_POLE, BOTH, AMBIGUOUS = "boxcar", "one-pole", "boxcar*one-pole", "ambiguous"
-TWO_POLE = "two-pole"  # of any two time constants
-RIVALS = TWO_POLE, TRIANGULAR  # weighed, but never named
+AMBIGUOUS = "ambiguous"  # stands for the name of a family where none is named
 _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 

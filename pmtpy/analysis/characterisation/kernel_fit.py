@@ -18,29 +18,31 @@ from itertools import count
 import numpy as np
 
 from pmtpy.analysis.characterisation._description import describe, design_of, errors
-from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, evaluate, polish, problem_of, widths_of
+from pmtpy.analysis.characterisation._families import (
+    BOTH,
+    BOXCAR,
+    FAMILIES,
+    MINOR,
+    ONE_POLE,
+    RIVALS,
+    TWO_POLE,
+    like,
+    pure_of,
+    widths_of,
+)
+from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, evaluate, polish, problem_of
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
     FEW_READINGS,
-    MINOR,
     choose,
     impure,
     nearest,
     profiled,
-    pure_of,
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.characterisation.kernel import (
-    BOTH,
-    BOXCAR,
-    ONE_POLE,
-    RIVALS,
-    TWO_POLE,
-    KernelFit,
-    Shape,
-)
+from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
 from pmtpy.analysis.signal.estimate import (
     NAMED,
     ONE_CLOCK_RATE,
@@ -52,7 +54,6 @@ from pmtpy.analysis.signal.estimate import (
 )
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import Updates
-from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -163,7 +164,7 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     slopes: list[tuple[Fit, float]] = []
     for shape in fit.likely:
         top, low = found[shape.family]
-        for name in [*widths_of(top), "offset"]:
+        for name in [*widths_of(top.family), "offset"]:
             rows = _profile(problem, shape, top, weights, (name, misfit, low))
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
             slopes += rows
@@ -198,7 +199,7 @@ def _chosen(
     fit = choose(
         tuple(describe(problem, f) for f in best),
         {family: m for family, (_, m) in found.items()},
-        {f.family: pure_of(f) for f in [*best, *(r for r, _ in rivals)]},
+        {f.family: pure_of(f.family, f.point) for f in [*best, *(r for r, _ in rivals)]},
         rivals,
         len(problem.y),
     )
@@ -266,9 +267,10 @@ def _fits(
         # A minimum of one family is near one of another, unless the search missed it, or it lies beyond reach.
         if not (own := [f for f in fits if f.family == family]):
             continue
-        crossed = dict(_crossed(min(own, key=lambda f: f.loss).point))
-        asked = crossed.keys() - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
-        fits += [polish(rough, f, crossed[f], even, fixed="wander") for f in sorted(asked)]
+        top = min(own, key=lambda f: f.loss)
+        asked = FAMILIES.keys() - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
+        starts = [(other, like(other, top.point, top.spread)) for other in sorted(asked)]
+        fits += [polish(rough, other, start, even, fixed="wander") for other, start in starts]
     repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
     if repeats is not None:
         top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
@@ -309,24 +311,6 @@ def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
         if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):
             kept.append(fit)
     return kept
-
-
-def _crossed(point: Floats) -> list[tuple[str, Floats]]:
-    """Return starts for the other families with the mean lag and the spread of a kernel.
-
-    A boxcar of width w has the variance ``w^2 / 12``, a triangle ``w^2 / 24``, a one-pole ``tau^2``.
-    """
-    offset, window, tau, _, wander, rate = (float(p) for p in point)
-    lag, sd = offset + window / 2.0 + tau, math.hypot(window / math.sqrt(12.0), tau)
-    wide, slow = math.sqrt(12.0) * sd, sd
-    mixed_w, mixed_tau = window or 0.2 * tau, tau or 0.1 * window
-    return [
-        (BOXCAR, np.array([lag - wide / 2.0, wide, 0.0, 0.0, wander, rate])),
-        (ONE_POLE, np.array([lag - slow, 0.0, slow, 0.0, wander, rate])),
-        (BOTH, np.array([lag - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, 0.0, wander, rate])),
-        (TRIANGULAR, np.array([lag - wide / math.sqrt(2.0), math.sqrt(2.0) * wide, 0.0, 0.0, wander, rate])),
-        (TWO_POLE, np.array([lag - 1.4 * sd, 0.0, 0.8 * sd, 0.6 * sd, wander, rate])),
-    ]
 
 
 def _profile(

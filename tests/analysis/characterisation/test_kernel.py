@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOTH, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation._families import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.trace import PowerTrace

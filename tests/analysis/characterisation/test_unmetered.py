@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE
 from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, BOXCAR, ONE_POLE, KernelFit
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.core.load_intervals import LoadIntervals
