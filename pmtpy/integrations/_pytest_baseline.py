@@ -127,7 +127,10 @@ def _text(numbers: Mapping[str, object]) -> str:
     values = {k: numbers.get(k) for k in ("joules", "interval_joules", "watts", "seconds")}
     joules, half, watts, seconds = (float(v) if isinstance(v, (int, float)) else math.nan for v in values.values())
     runs = f", {numbers['runs']} runs" if numbers.get("runs") != 1 else ""
-    return f"{joules:.4g} J +- {half:.2g} (95 %), {watts:.4g} W, {seconds:.3g} s{runs}"
+    if math.isnan(joules):
+        return f"energy not known, {seconds:.3g} s{runs}"
+    how_far = ", uncertainty not known" if math.isnan(half) else f" +- {half:.2g} (95 %)"
+    return f"{joules:.4g} J{how_far}, {watts:.4g} W, {seconds:.3g} s{runs}"
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------

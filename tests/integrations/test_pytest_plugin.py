@@ -18,7 +18,7 @@ import pytest
 
 import pmtpy
 from pmtpy.integrations import pytest_plugin
-from pmtpy.integrations._pytest_baseline import compared
+from pmtpy.integrations._pytest_baseline import compared, conclude
 from pmtpy.integrations._pytest_budget import Budget, Found, check_budgets, judge
 
 ROOT = Path(pmtpy.__file__).parents[1]
@@ -323,6 +323,18 @@ class TestArithmetic:
     def test_a_test_that_the_sensor_missed_is_unresolved(self) -> None:
         blind = Found(1.0, 2.0, 0.1, 0.1, 1, 0.5, ())
         assert judge(blind, Budget(100.0, None, None))[0] == "unresolved"
+
+    def test_what_is_not_known_is_shown_as_no_number(self) -> None:
+        said: list[str] = []
+        reporter: Any = types.SimpleNamespace(section=said.append, line=lambda text, **_: said.append(text))
+        device = {"virtual": False}
+        blind = {**Found(math.nan, 2.0, 57.0, math.nan, 1, 0.0, ()).to_dict(), "device": device}
+        unsure = {**Found(10.0, 2.0, math.nan, math.nan, 1, 1.0, ()).to_dict(), "device": device}
+        conclude(reporter, {"t": {"targets": {"a": blind, "b": unsure}}})
+        assert [line.split("  ")[1] for line in said[1:]] == [
+            "a: energy not known, 2 s",
+            "b: 10 J, uncertainty not known, 5 W, 2 s",
+        ]
 
     def test_another_device_or_a_single_run_has_no_verdict(self) -> None:
         old = {**self.FOUND.to_dict(), "device": {"serial": "1"}}
