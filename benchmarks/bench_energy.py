@@ -30,7 +30,7 @@ SENSORS = {  # period, window, time constant
     "slower-pole": (0.1, 0.0, 0.25),
     "wide": (0.1, 1.0, 0.0),
 }
-LOADS = ("rare", "random", "fast", "bursts", "step", "trains", "far", "near", "at")
+LOADS = ("rare", "random", "fast", "bursts", "step", "around", "trains", "far", "near", "at")
 LASTS_S = 40.0
 
 
@@ -74,6 +74,9 @@ def drawn(load: str, rng: np.random.Generator, period_s: float) -> World:
     if load == "step":
         on = np.array([rng.uniform(10.0, 20.0)])
         return switched(on, on + rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
+    if load == "around":  # a block that the region reaches beyond, or that ends or begins with it
+        on = np.array([rng.uniform(10.0, 20.0)])
+        return switched(on, on + period_s * rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
     if load in {"far", "near", "at"}:
         ratio = float(rng.choice([0.37, 0.71, 1.37, 2.41, 3.7] if load == "far" else [0.5, 1.0, 2.0]))
         ratio *= 1.0 + (rng.uniform(0.01, 0.04) * rng.choice([-1.0, 1.0]) if load == "near" else 0.0)
@@ -101,6 +104,9 @@ def trial(sensor: str, load: str, seed: int, *, stamped: bool) -> tuple[float, f
     world = drawn(load, rng, period)
     start = float(world.on_s[0]) if load == "step" else float(rng.uniform(8.0, 25.0))
     end = float(world.off_s[0]) if load == "step" else start + float(np.exp(rng.uniform(np.log(0.3), np.log(6.0))))
+    if load == "around":
+        lead, tail = period * rng.choice([0.0, 0.5, 3.0], 2)
+        start, end = float(world.on_s[0] - lead), float(world.off_s[0] + tail)
     if load == "trains":
         first = int(rng.integers(np.searchsorted(world.on_s, 8.0), np.searchsorted(world.on_s, 25.0)))
         start, end = float(world.on_s[first]), float(world.off_s[first + int(rng.integers(0, 12))])

@@ -46,7 +46,8 @@ def explained_by_stamps(readings: Readings, load: StampedLoad) -> tuple[Posterio
         return replace(first.found, evidence=first.evidence), followed
     other = _started(readings, even)
     best = other if share > 0.5 else first
-    both = best.found.averaged([first.found, other.found], np.array([1.0 - share, share]))
+    joules, variance = np.array([(e.found.joules, e.found.variance) for e in (first, other)]).T
+    both = best.found.averaged(joules, variance, np.array([1.0 - share, share]))
     return replace(both, evidence=best.evidence), followed
 
 

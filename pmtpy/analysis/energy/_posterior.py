@@ -109,11 +109,24 @@ class Posterior:
     moments: tuple[tuple[Floats, Floats], ...]
     sums: tuple[tuple[float, float], ...]
 
-    def averaged(self, found: Sequence[Posterior], share: Floats) -> Posterior:
-        """Return this one with the energy of several, averaged by the shares of belief in them, and its variance."""
-        joules = float(share @ [f.joules for f in found])
-        variance = float(share @ [f.variance + (f.joules - joules) ** 2 for f in found])
-        return replace(self, joules=joules, variance=variance)
+    def averaged(self, joules: Floats, variance: Floats, share: Floats) -> Posterior:
+        """Return this one with the energy of several explanations, averaged by the shares of belief in them."""
+        mean = float(share @ joules)
+        return replace(self, joules=mean, variance=float(share @ (variance + (joules - mean) ** 2)))
+
+
+class NormalEquations(NamedTuple):
+    """What readings tell of terms of which some may be there: of all alike, before anything is known of them."""
+
+    # shape (k, k), (k,), (k,); products of what the terms show with each other and with the readings, weighed by the
+    # inverse covariance; and by how much each adds to the energy beyond what the readings would make of it
+    products: Floats
+    right: Floats
+    felt: Floats
+    # of the energy, and the logarithm of the likelihood, a constant aside, if there are no terms
+    joules: float
+    variance: float
+    evidence: float
 
 
 class _Variances(NamedTuple):
@@ -227,6 +240,12 @@ class Readings:
         by = (decided, scattered)
         return Pace(walk, np.maximum(scatter, least), np.asarray(trust), unstamped2, off2, by)
 
+    def calm(self, pace: Pace, about: Sequence[float], reach_s: float) -> Pace:
+        """Return the pace with a walk about some instants that is no faster than usual: steps there are explained."""
+        usual, inner = 1.0 / float(np.mean(1.0 / pace.walk)), self.bounds_s[1:-1]
+        near = np.any([np.abs(inner - at) < reach_s for at in about], axis=0)
+        return replace(pace, walk=np.where(near, np.minimum(pace.walk, usual), pace.walk))
+
     def stated(self, pace: Pace) -> Pace:
         """Return the pace by which an interval is stated: the mean one where nothing was seen."""
         hidden = max(_UNSEEN_FACTOR * float(np.mean(pace.walk)), self._hidden)
@@ -319,6 +338,29 @@ class Readings:
             evidence,
             moments,
             sums,
+        )
+
+    def normal(self, pace: Pace, columns: Floats) -> NormalEquations:
+        """Return what the readings tell of terms, shape (n + 1, k) as in :class:`Terms`, any of which may be there."""
+        sources = self._sources
+        cells = slice(sources.steps, sources.steps + sources.cells)
+        of = self._variances(pace, None, cells)
+        shown = np.column_stack([self.y, columns[:-1]])
+        sides = np.zeros((sources.rows, shown.shape[1] + 1))
+        sides[: len(shown) - 1, :-1] = self._differences(shown)
+        sides[:, -1] = sources.sums(of.every * self._rest)
+        solved = self._covariance.solve(of.every, sides)
+        y, moved, energy = sides[:, 0], sides[:, 1:-1], solved.found[:, -1]
+        within, level = sources.times(solved.found[:, [0, -1]]), self._differences.level(shown)
+        missing = self._rest - within[:, 1]
+        known = float(of.every @ missing**2)
+        return NormalEquations(
+            moved.T @ solved.found[:, 1:-1],
+            solved.found[:, 0] @ moved,
+            columns[-1] - self._length * level[1:] - energy @ moved,
+            float(self._length * level[0] + self._rest @ (of.every * within[:, 0])),
+            known * self._widened(pace, (of.own * missing**2)[: cells.stop], known),
+            -(solved.log_determinant + float(y @ solved.found[:, 0])) / 2.0,
         )
 
 

@@ -92,6 +92,22 @@ def test_work_that_runs_on_behind_a_short_region_is_not_taken_for_all_of_it(kern
     assert np.mean(held) >= 0.83
 
 
+@pytest.mark.parametrize("kernel", ["sees all", "a quarter", "one-pole"])
+def test_a_region_that_reaches_beyond_its_work_is_known_as_well_as_readings_tell(kernel: str) -> None:
+    # A walk takes what one reading shows for spread over all that it sees, or for all that there was.
+    found = []
+    for seed in range(20):
+        for lead_s, tail_s in ((0.0, 0.3), (0.3, 0.0), (0.1, 0.1)):
+            rng = np.random.default_rng([seed, 6])
+            starts = 1.0 + 1.3 * np.arange(14) + rng.uniform(0.0, 0.2, 14)
+            edges = (starts[:, None] + np.array([0.0, rng.uniform(0.01, 0.1)])).ravel()
+            found.append(judged(SENSORS[kernel], edges, (edges[10] - lead_s, edges[11] + tail_s), seed))
+    off, widths = np.array(found).T
+    assert np.mean(widths < 1.0) >= 0.87  # 60 trials: three standard errors of 0.95 are 0.08
+    if kernel == "sees all":
+        assert np.median(np.abs(off) / widths) < 0.05  # half of an interval; 0.1 as a walk makes of it
+
+
 @pytest.mark.parametrize(("kernel", "period_s"), [("a quarter", 0.1), ("mean of 1 s", 1.0)])
 def test_the_worst_case_holds_of_a_load_that_is_nearly_in_step(kernel: str, period_s: float) -> None:
     # Readings cut a little more or less of it each time, and scatter about a mean that is neither rest nor top.
