@@ -113,33 +113,68 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
         change = problem.filtered(up, fit.family) - problem.filtered(down, fit.family)
         columns.append(fit.gain * change / (up[at] - down[at]))
     design = np.stack(columns, axis=1)
-    design[:, 2:] *= 1.0 - np.minimum(_scatter(problem, fit) / np.maximum(np.abs(design[:, 2:3]), 1e-300), 1.0) ** 2
+    density = _density(problem, fit)
+    if density:
+        aside = problem.step_s * np.eye(len(PARAMETERS))[0]
+        moved = _scatter(problem, density, (fit.family, fit.point + aside), (fit.family, fit.point - aside))
+        design[:, 2:] *= _standing_out(design[:, 2:3], moved / (2.0 * problem.step_s))
     return ["gain", "intercept", *names], design
 
 
-def _scatter(problem: Problem, fit: Fit) -> float:
-    """Return what the reference's noise alone makes of the derivative by the offset, at the most.
+def told_by(problem: Problem, least: Fit) -> Callable[[Fit], Floats]:
+    """Return what leaves the residuals of a fit without what the reference's noise alone makes them differ by.
 
-    What the kernel lets through of it shows in what it makes of one cell of unit area; and there is no more noise than
-    the fit leaves.
+    From those of ``least``. A wider kernel lets less of that noise through, so that it leaves less of it: of thousands
+    of readings between edges, which tell nothing of a width, the widest would seem the likeliest.
     """
+    density = _density(problem, least)
+
+    def told(fit: Fit) -> Floats:
+        apart = fit.residuals - least.residuals
+        if density == 0.0 or fit is least:
+            return fit.residuals
+        scatter = _scatter(problem, density, (least.family, least.point), (fit.family, fit.point))
+        return np.asarray(least.residuals + _standing_out(apart, scatter) * apart, np.float64)
+
+    return told
+
+
+def _standing_out(values: Floats, scatter: float) -> Floats:
+    """Return which share of each value stands out from a scatter, a limit: none of what lies within it."""
+    return np.asarray(1.0 - np.minimum(scatter / np.maximum(np.abs(values), 1e-300), 1.0) ** 2, np.float64)
+
+
+def _density(problem: Problem, fit: Fit) -> float:
+    """Return the spectral density of the reference's noise in the readings' watts: no more than the fit leaves."""
     if problem.noise == 0.0:
         return 0.0
-    step, cell = 2.0 * problem.step_s, problem.reference.cell_s
+    still = fit.point * [0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+    through = _area_of_square(problem, (fit.family, still))
+    return min(problem.noise * fit.gain**2, fit.loss / max(through, 1e-300))
+
+
+def _scatter(problem: Problem, density: float, kernel: tuple[str, Floats], other: tuple[str, Floats]) -> float:
+    """Return by how much two kernels, families and points, differ by noise of a density alone, at most, watts."""
+    return STANDS_OUT * math.sqrt(density * _area_of_square(problem, kernel, other))
+
+
+def _area_of_square(problem: Problem, *kernels: tuple[str, Floats]) -> float:
+    """Return the integral of the square of a kernel, or of how two differ, 1/s: what it lets through of white noise.
+
+    It shows in what they make of one cell of unit area. Their wander and their rates are left out.
+    """
+    cell = problem.reference.cell_s
     own = 0.0 if problem.own_s is None else float(np.median(problem.own_s))
-    grain = max(step, cell) / _GRAINS
-    t = np.arange(
-        -2.0 * step, 2.0 * (step + cell) + own + fit.window + FORGOTTEN * (fit.tau + float(fit.point[3])), grain
-    )
+    grain = max(2.0 * problem.step_s, cell) / _GRAINS
+    first = min(float(point[0]) for _, point in kernels)
+    reach = [float(p[0] + p[1] + FORGOTTEN * (p[2] + p[3])) for _, p in kernels]
+    t = np.arange(first - 2.0 * (problem.step_s + cell), max(reach) + 2.0 * (problem.step_s + cell) + own, grain)
     pulse = PowerTrace.from_energy(np.array([-cell, 0.0, cell, 2.0 * cell]), np.array([0.0, 0.0, 1.0, 1.0]))
     still, owns = np.zeros(len(t)), None if problem.own_s is None else np.full(len(t), own)
     one = replace(problem, t=t, wander=still, own_s=owns, middle=0.0, respond=Responder(pulse))
-    shape = fit.point * [0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
-    aside = problem.step_s * np.eye(len(PARAMETERS))[0]
-    through = grain * float(np.sum(one.filtered(shape) ** 2))
-    moved = (one.filtered(shape + aside) - one.filtered(shape - aside)) / step
-    noise = min(problem.noise * fit.gain**2, fit.loss / max(through, 1e-300))
-    return STANDS_OUT * math.sqrt(noise * grain * float(np.sum(moved**2)))
+    shape = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    shown = [one.filtered(point * shape, family) for family, point in kernels]
+    return grain * float(np.sum((shown[0] - shown[1] if len(shown) > 1 else shown[0]) ** 2))
 
 
 def _moved(problem: Problem, fit: Fit, noise: Noise, shift: dict[str, float]) -> Floats:

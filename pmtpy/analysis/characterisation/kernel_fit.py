@@ -17,7 +17,7 @@ from itertools import count
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._description import describe, design_of, errors
+from pmtpy.analysis.characterisation._description import describe, design_of, errors, told_by
 from pmtpy.analysis.characterisation._families import (
     BOTH,
     BOXCAR,
@@ -150,10 +150,11 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     fits = [polish(problem, f.family, f.point, weights) for f in fits]
     least = min(fits, key=lambda f: f.loss)
     noise, _ = errors(problem, least, design_of(problem, least)[1])
+    told = told_by(problem, least)
 
     def misfit(f: Fit) -> float:
         """Minus twice the log-likelihood of the readings, and of what is known beforehand."""
-        return noise.misfit(problem.t, f.residuals) + problem.unusual(f) ** 2
+        return noise.misfit(problem.t, told(f)) + problem.unusual(f) ** 2
 
     minima = [(f, misfit(f)) for f in fits]
     each = {f.family: (f, m) for f, m in sorted(minima, key=lambda row: -row[1])}  # the best of each family
@@ -385,7 +386,7 @@ def _pure(problem: Problem, best: Fit, weights: Floats) -> bool:
     mixed_w = math.sqrt(12.0) * mixed_sd
     start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *others])
     mixed = polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
-    worse = noise.misfit(problem.t, mixed.residuals) - noise.misfit(problem.t, best.residuals)
+    worse = noise.misfit(problem.t, told_by(problem, best)(mixed)) - noise.misfit(problem.t, best.residuals)
     return (
         worse
         > student_95(max(spread.freedom(np.array([float(name in ("window", "tau")) for name in names])), 2.0)) ** 2

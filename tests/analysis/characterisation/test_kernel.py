@@ -380,3 +380,27 @@ def test_edges_that_no_reading_sees_bound_the_lag_by_the_readings_around_them() 
     assert best.lag_s.low <= 0.02 - 0.028
     assert best.lag_s.high >= 0.02 + 0.028
     assert best.lag_s.half_width < 0.2
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_noise_of_a_meter_does_not_tell_a_width(seed: int) -> None:
+    # No reading sees an edge of this one block, so that the many between them, among which a wider kernel only lets
+    # less of the meter's noise through, are all there is.
+    rng = np.random.default_rng(seed)
+    period, window, on, off = 0.02, 0.005, 2.0, 8.0
+
+    def energy(t: Floats) -> Floats:
+        return np.asarray(50.0 * t + 200.0 * np.clip(t - on, 0.0, off - on), np.float64)
+
+    t = np.asarray(0.01 + period * np.arange(600), np.float64)
+    shown = (energy(t) - energy(np.asarray(t - window, np.float64))) / window
+    watts = np.asarray(0.95 * shown + 3.0 + rng.normal(0.0, 0.3, len(t)), np.float64)
+    at = np.arange(-0.5, 13.0, 1e-3)
+    means = np.diff(energy(at), prepend=-25.05) / 1e-3
+    meter = PowerTrace.from_samples(at, np.asarray(means + rng.normal(0.0, 0.5, len(at)), np.float64))
+    fit = fit_kernel(Updates(np.arange(len(t)), t, watts, period), meter, metered=True)
+    spans = fit.spans("window_s")
+    assert fit.family == AMBIGUOUS
+    assert spans is None or spans.contains(window)
+    assert fit.best.lag_s.contains(window / 2.0)
+    assert fit.best.gain.contains(0.95)
