@@ -1,10 +1,14 @@
-"""What an INA chip of one rail does not see: it converts the shunt, then the bus, some also the temperature, in turn.
+"""What a reader of an INA chip must know: which part of the time it does not see, and which shunt is reckoned with.
+
+A chip of one rail converts the shunt, then the bus, some also the temperature, in turn.
 
 Facts: data sheets of the INA219 (TI SBOS448G, 8.4), INA226 (SBOS547A, 7.4.1), INA260 (SBOS656C, 7.4) and INA237 and
 INA238 (SBOSA20C, 7.4.1); times as Linux ``drivers/hwmon/ina2xx.c`` and ``ina238.c`` leave or set them.
 """
 
 from __future__ import annotations
+
+import math
 
 _INA226, _INA219, _INA238 = (1.1e-3, 2.2e-3), (0.532e-3, 1.064e-3), (1.052e-3, 3.156e-3)
 # Seconds of one conversion of the current, and of one turn.
@@ -36,3 +40,17 @@ def in_turn(chip: str, shunt_s: float | None = None, bus_s: float | None = None)
         " as much as it swings"
     )
     return (why,)
+
+
+def shunt_changed(device: str, opened_ohm: float, now_ohm: float) -> tuple[str, ...]:
+    """Say where the driver reckons with another shunt than at the opening: somebody set it, or it was loaded anew.
+
+    Nothing where one of the two is not known (NaN, or not above zero).
+    """
+    if not (opened_ohm > 0.0 and now_ohm > 0.0) or math.isclose(now_ohm, opened_ohm):
+        return ()
+    warning = (
+        f"{device}: the driver reckons with a shunt of {now_ohm:g} ohm now, and with {opened_ohm:g} ohm when the chip "
+        "was opened: powers before and after the change are of two scales"
+    )
+    return (warning,)

@@ -14,12 +14,12 @@ import numpy as np
 
 from pmtpy.backends._device_clock import Steps
 from pmtpy.backends._iio_buffer import Buffer, number_of
-from pmtpy.backends._ina import in_turn
+from pmtpy.backends._ina import in_turn, shunt_changed
 from pmtpy.backends._sysfs import entries, optional_text, sysfs_root
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import Discovery, Source, Timestamps, Traits
+from pmtpy.core.source import Discovery, Remarks, Source, Timestamps, Traits
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, Verdict
 
 BACKEND = "iio"
@@ -38,10 +38,11 @@ class _IioSource(Source):
 
     def __init__(self, folder: Path, node: Path, clock: Clock, *, virtual: bool) -> None:
         self._clock, self._steps = clock, Steps(4)
+        self._folder, self._shunt_ohm = folder, _shunt_ohms(folder)
         self._ends = np.array(_ends(folder))
         rate = number_of(folder, "in_sampling_frequency")
         window_s = 1.0 / rate if rate and rate > 0 else None
-        notes: tuple[str, ...] = (f"shunt of {_shunt_ohms(folder):g} ohm; see that this is the one on the board",)
+        notes: tuple[str, ...] = (f"shunt of {self._shunt_ohm:g} ohm; see that this is the one on the board",)
         common: dict[str, object] = {"refresh_s": window_s, "reference": _REFERENCE}
         self.channels = (
             Channel("rail.voltage", Quantity.VOLTAGE, _scale(folder, VOLTAGE), **common),  # type: ignore[arg-type]
@@ -67,6 +68,10 @@ class _IioSource(Source):
         # At the end of a converter the true value may be anything beyond: nothing is known.
         counts[np.abs(counts) > self._ends] = math.nan
         return Block(t_ns, counts, self._steps.lost(t_ns))
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:  # noqa: ARG002  (nothing tells when it was)
+        """Say where the driver reckons with another shunt than at the opening."""
+        return Remarks(warnings=shunt_changed(self._folder.name, self._shunt_ohm, _shunt_ohms(self._folder)))
 
     def close(self) -> None:
         """Switch the buffer off and close it. May be called twice."""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pmtpy.backends import hwmon, iio
+from pmtpy.backends import hwmon, iio, jetson
 from pmtpy.backends._ina import in_turn
 from pmtpy.core.clock import ManualClock
-from pmtpy.emulators.iio import Chip
+from pmtpy.emulators.iio import NAME, Chip
+from pmtpy.emulators.jetson import Monitors
 from pmtpy.emulators.world import make_world
 
 
@@ -93,4 +94,41 @@ def test_a_shunt_that_is_another_than_at_the_opening_is_told(tmp_path: Path) -> 
     _board(folder, shunt_resistor=10_000)
     (told,) = source.remarks(0, 1).warnings
     assert "a shunt of 0.01 ohm now, and with 0.002 ohm when" in told
+    source.close()
+
+
+def test_so_it_is_of_each_channel_of_a_chip_of_three(tmp_path: Path) -> None:
+    folder = _board(tmp_path / "class/hwmon/hwmon0", in2_input=5_000, curr2_input=2_000, shunt2_resistor=5_000)
+    (folder / "shunt_resistor").unlink()
+    (folder / "name").write_text("ina3221\n")
+    source = hwmon.open_source(None, clock=ManualClock(), sysfs_root=tmp_path)
+    assert source.remarks(0, 1).warnings == ()
+    (folder / "shunt2_resistor").write_text("2500\n")
+    (told,) = source.remarks(0, 1).warnings
+    assert told.startswith("ina3221/0 shunt2_resistor: the driver reckons with a shunt of 0.0025 ohm now")
+    source.close()
+
+
+@pytest.mark.parametrize("board", ["orin-nx", "thor"])
+def test_so_it_is_of_each_rail_of_a_jetson(board: str) -> None:
+    clock = ManualClock()
+    monitors = Monitors(make_world("constant:20", clock=clock), board, None, 1)
+    source = jetson.open_source(None, clock=clock, sysfs_root=monitors.tree.root)
+    assert source.remarks(0, 1).warnings == ()
+    shunt = min(monitors.tree.root.glob("**/hwmon*/shunt*_resistor"))
+    shunt.write_text(f"{2 * int(shunt.read_text())}\n")
+    (told,) = source.remarks(0, 1).warnings
+    assert "powers before and after the change are of two scales" in told
+    source.close()
+    monitors.tree.close()
+
+
+def test_so_it_is_of_a_chip_of_industrial_io() -> None:
+    clock = ManualClock()
+    chip = Chip(make_world("constant:20", clock=clock))
+    source = iio.open_source(clock=clock, sysfs_root=chip.tree.root, dev_root=chip.dev_root)
+    assert source.remarks(0, 1).warnings == ()
+    chip.tree.write(f"{iio.DEVICES}/{NAME}/in_shunt_resistor", "0.002000")
+    (told,) = source.remarks(0, 1).warnings
+    assert "a shunt of 0.002 ohm now, and with 0.004 ohm when" in told
     source.close()

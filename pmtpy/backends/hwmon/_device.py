@@ -17,6 +17,7 @@ from pmtpy.backends._sysfs import entries, natural, optional_number, optional_te
 from pmtpy.core.channel import Quantity
 
 _FILE = re.compile(r"(in|curr|power|energy)(\d{1,3})_(input|average)")
+_SHUNTS = ("shunt_resistor", *(f"shunt{number}_resistor" for number in (1, 2, 3)))  # INA2xx; INA3221
 _I2C = re.compile(r"\d+-[0-9a-f]{4}")
 
 UNITS = {"power": 1e-6, "energy": 1e-6, "in": 1e-3, "curr": 1e-3}
@@ -56,10 +57,16 @@ class Chip:
     address: str  # of the device that carries it: ``1-0040``, ``0000:03:00.0``; empty where it has none
     attributes: tuple[Attribute, ...]
     update_s: float | None  # how often the chip converts, where the driver says
-    shunt_ohm: float | None  # the shunt that the driver reckons with
+    # the shunts that the driver reckons with, ohms, by their files: of an INA3221 one for each channel
+    shunts: tuple[tuple[str, float], ...]
     # domain of the socket whose processor the chip measures, too (an APU); empty where it is not known which
     socket: str | None = None
     battery: Path | None = None  # what says whether the battery that this chip measures is discharged
+
+    @property
+    def shunt_ohm(self) -> float | None:
+        """The shunt of a chip of one rail, as far as the driver says."""
+        return dict(self.shunts).get("shunt_resistor")
 
     @property
     def charging(self) -> str:
@@ -145,7 +152,6 @@ def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
             attributes = _attributes(directory, name)
             kinds = {a.kind for a in attributes}
             if kinds & {"power", "energy"} or {"in", "curr"} <= kinds:
-                shunt = optional_number(directory / "shunt_resistor")
                 chips.append(
                     Chip(
                         name,
@@ -153,12 +159,18 @@ def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
                         address,
                         attributes,
                         _milliseconds(directory / "update_interval"),
-                        shunt * 1e-6 if shunt is not None and shunt > 0 else None,
+                        shunts_of(directory),
                         socket_of(directory / "device", root) if _is_apu(name, directory) else None,
                         battery=_battery(directory / "device"),
                     )
                 )
     return tuple(chips), dangling
+
+
+def shunts_of(directory: Path) -> tuple[tuple[str, float], ...]:
+    """Return the shunts that a driver reckons with now, ohms, by the names of their files."""
+    read = [(name, optional_number(directory / name)) for name in _SHUNTS]
+    return tuple((name, microohms * 1e-6) for name, microohms in read if microohms is not None and microohms > 0)
 
 
 def _battery(device: Path) -> Path | None:

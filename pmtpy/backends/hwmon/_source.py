@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pmtpy.backends._sysfs import Registers, optional_number, why
-from pmtpy.backends.hwmon._device import Chip
+from pmtpy.backends._ina import shunt_changed
+from pmtpy.backends._sysfs import Registers, why
+from pmtpy.backends.hwmon._device import Chip, shunts_of
 from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
@@ -73,16 +74,11 @@ class HwmonSource(PolledSource):
         return Block.row(self._last_t_ns, counts, fresh=True)
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:  # noqa: ARG002  (nothing tells when it was)
-        """Say where the driver reckons with another shunt than at the opening: loaded anew, it forgets what it is."""
+        """Say where the driver reckons with another shunt than at the opening."""
         (chip, *more), paths = self._chips, self._registers.paths
-        now = optional_number(paths[0].with_name("shunt_resistor")) if paths and not more and chip.shunt_ohm else None
-        if now is None or now <= 0 or math.isclose(now * 1e-6, chip.shunt_ohm or 0.0):
-            return Remarks()
-        warning = (
-            f"{chip.device}: the driver reckons with a shunt of {now * 1e-6:g} ohm now, and with {chip.shunt_ohm:g} "
-            "ohm when the chip was opened: powers before and after the change are of two scales"
-        )
-        return Remarks(warnings=(warning,))
+        now = dict(shunts_of(paths[0].parent)) if paths and not more and chip.shunts else {}
+        changed = [shunt_changed(f"{chip.device} {name}", ohm, now.get(name, math.nan)) for name, ohm in chip.shunts]
+        return Remarks(warnings=tuple(warning for each in changed for warning in each))
 
     def asleep(self, error: ReadError) -> bool:
         """Whether the chip sleeps, or its battery is charged: only one that was removed is lost."""

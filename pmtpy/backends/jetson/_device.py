@@ -42,6 +42,7 @@ class Rail:
     # time from one conversion to the next, and the span that a value speaks of
     refresh_s: float
     window_s: float
+    shunt_file: Path | None = None  # where the driver tells the shunt, microohms
     # one step of the converter
     shunt_step_v: float = _SHUNT_STEP_V
     bus_step_v: float = _BUS_STEP_V
@@ -55,6 +56,11 @@ class Rail:
     def key(self) -> tuple[str, int]:
         """What stays the same when devices are numbered anew."""
         return self.chip, self.channel
+
+    @property
+    def shunt_now_ohm(self) -> float:
+        """The shunt that the driver reckons with now; 0 where it does not tell."""
+        return _ohms(self.shunt_file) if self.shunt_file is not None else 0.0
 
     @property
     def of_module(self) -> bool:
@@ -111,6 +117,10 @@ def _cycle_s(folder: Path) -> float:
     return milliseconds / 1000 if 0 < milliseconds < _LONGEST_MS else _USUAL_S
 
 
+def _ohms(file: Path) -> float:
+    return max(0, optional_number(file) or 0) / 1e6
+
+
 def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
     samples = max(1, optional_number(folder / "samples") or 1)
     cycle_s = _cycle_s(folder)
@@ -129,11 +139,12 @@ def _ina3221(folder: Path, chip: str) -> Iterator[Rail]:
             channel,
             folder / f"in{channel}_input",
             folder / f"curr{channel}_input",
-            max(0, optional_number(folder / f"shunt{channel}_resistor") or 0) / 1e6,
+            _ohms(folder / f"shunt{channel}_resistor"),
             cycle_s,
             # The register moves by (new - old) / samples: a low pass of about one whole interval, whose values speak of
             # the last two.
             2 * cycle_s if samples > 1 else converted_s,
+            folder / f"shunt{channel}_resistor",
             turn_s=turn_s,
             converted_s=converted_s,
         )
@@ -143,10 +154,10 @@ def _ina238(folder: Path, chip: str) -> Rail:
     cycle_s = _cycle_s(folder)
     node = folder / "of_node/label", folder / "device/of_node/label"
     label = next((text for text in map(optional_text, node) if text), "")
-    shunt = max(0, optional_number(folder / "shunt_resistor") or 0) / 1e6
+    shunt = folder / "shunt_resistor"
     return Rail(
-        label, f"ina238 {chip}", 1, folder / "in1_input", folder / "curr1_input", shunt, cycle_s, cycle_s,
-        _INA238_SHUNT_STEP_V, _INA238_BUS_STEP_V, 32767,
+        label, f"ina238 {chip}", 1, folder / "in1_input", folder / "curr1_input", _ohms(shunt), cycle_s, cycle_s,
+        shunt, _INA238_SHUNT_STEP_V, _INA238_BUS_STEP_V, 32767,
     )  # fmt: skip
 
 

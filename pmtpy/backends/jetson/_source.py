@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pmtpy.backends._assumed_gain import METER_U
+from pmtpy.backends._ina import shunt_changed
 from pmtpy.backends._sysfs import Registers, number, why
 from pmtpy.backends.jetson._channels import KIT, MODULE, Board, Plan
 from pmtpy.backends.jetson._device import Rail, rails
@@ -17,7 +18,7 @@ from pmtpy.core.channel import Channel, Derivation, Identity, Quantity, unique_n
 from pmtpy.core.clock import Clock
 from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Layout
-from pmtpy.core.source import PolledSource, Traits
+from pmtpy.core.source import PolledSource, Remarks, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError
 
 REMEDY = (
@@ -105,7 +106,8 @@ class JetsonSource(PolledSource):
     def __init__(self, root: Path, live: list[Live], chosen: Plan, identity: Identity, clock: Clock) -> None:
         super().__init__(clock)
         self._root = root
-        self._rails = [item.rail for item in live]
+        self._opened = tuple(item.rail for item in live)
+        self._rails = list(self._opened)
         self.identity = identity
         self.channels = _channels(live, chosen)
         self._most = [_most_milliamperes(rail, chosen.board) for rail in self._rails]
@@ -135,6 +137,14 @@ class JetsonSource(PolledSource):
             for part in self._parts:
                 numbers[part] = math.nan
         return numbers
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:  # noqa: ARG002  (nothing tells when it was)
+        """Say of which rail the driver reckons with another shunt than at the opening."""
+        rails_now = zip(self._opened, self._rails, strict=True)
+        changed = [
+            shunt_changed(f"{was.label} of {was.chip}", was.shunt_ohm, now.shunt_now_ohm) for was, now in rails_now
+        ]
+        return Remarks(warnings=tuple(warning for each in changed for warning in each))
 
     def close(self) -> None:
         """Close the files. May be called twice."""
