@@ -40,6 +40,12 @@ class Anchor:
     # go; None where there is none
     boottime_ns: int | None = None
 
+    def slept_s(self, later: Anchor) -> float:
+        """Seconds that the machine slept until a later anchor; 0 where no clock tells."""
+        if self.boottime_ns is None or later.boottime_ns is None:
+            return 0.0
+        return (later.boottime_ns - self.boottime_ns - (later.monotonic_ns - self.monotonic_ns)) / NS_PER_S
+
     @property
     def unix_offset_ns(self) -> int:
         """What added to a monotonic instant gives its Unix time, nanoseconds."""

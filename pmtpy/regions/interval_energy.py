@@ -29,6 +29,7 @@ def interval_energy(
     a: CurvePoint,
     b: CurvePoint,
     peaks: Sequence[float] = (),
+    told: Sequence[str] = (),
 ) -> Measurement:
     """Measure between two points of one curve: the total and every channel.
 
@@ -36,6 +37,8 @@ def interval_energy(
     ----------
     peaks : sequence of float
         The largest power of the total and each channel, where they were followed.
+    told : sequence of str
+        What holds for the interval whatever was measured in it: warnings of the total and of each channel.
     """
     kept = Kept.of(made, a, b)
     pending = Pending(partial(judged, kept))
@@ -46,7 +49,8 @@ def interval_energy(
         pending.wait()
         both = zip(early, kept.uncovered_s, strict=True)
         known = [_Known(joules, unknown, method) for (joules, method), unknown in both]
-    return _recorded(kept, known, peaks, pending)
+    trust = _Trust(kept, tuple(told), pending)
+    return _recorded(kept, known, peaks, trust)
 
 
 class _Known(NamedTuple):
@@ -62,10 +66,9 @@ class _Known(NamedTuple):
         return self.joules / covered_s if covered_s > 0 else math.nan
 
 
-def _recorded(kept: Kept, known: Sequence[_Known], peaks: Sequence[float], pending: Pending[Judgement]) -> Measurement:
+def _recorded(kept: Kept, known: Sequence[_Known], peaks: Sequence[float], trust: _Trust) -> Measurement:
     """Make the records of every channel, and of their sum."""
     seconds, facts, settled = kept.seconds, kept.facts, kept.settled()
-    trust = _Trust(kept.target, kept.identity.virtual, kept.identity.notes, bool(facts.layout.in_total), pending)
     profiles = facts.calibration.profiles if facts.calibration is not None else {}
     channels = {
         c.name: to_be_judged(
@@ -123,10 +126,8 @@ def _total(
 class _Trust(NamedTuple):
     """How far to trust the measurements of one interval; each is told when it is asked."""
 
-    target: str
-    virtual: bool
-    notes: tuple[str, ...]
-    has_total: bool
+    kept: Kept
+    told: tuple[str, ...]  # of the interval itself
     pending: Pending[Judgement]
 
     def of_channel(self, i: int) -> UncertaintyBudget:
@@ -138,14 +139,16 @@ class _Trust(NamedTuple):
     def of_total(self) -> UncertaintyBudget:
         judgement = self.pending.result()
         summed = judgement.summed
-        no_total = f"{self.target}: which channels make a total is not known for this device; read the channels"
-        untold = () if self.has_total else (no_total,)
+        target, identity = self.kept.target, self.kept.identity
+        no_total = f"{target}: which channels make a total is not known for this device; read the channels"
+        untold = () if self.kept.facts.layout.in_total else (no_total,)
         of_parts = said_once(summed.warnings, {f.channel.name for f in judgement.found})
-        warnings = (*self._origin(), *self.notes, *untold, *judgement.remarks, *of_parts)
+        warnings = (*self._origin(), *identity.notes, *untold, *judgement.remarks, *of_parts)
         return summed._replace(warnings=warnings)
 
     def _origin(self) -> tuple[str, ...]:
-        return (f"{self.target} is virtual: its energy is emulated",) if self.virtual else ()
+        virtual = (f"{self.kept.target} is virtual: its energy is emulated",) if self.kept.identity.virtual else ()
+        return (*virtual, *self.told)
 
 
 def _about(channel: Channel, remarks: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy._extras import extra
 from pmtpy.core import arguments
-from pmtpy.core.clock import HOST_CLOCK, Clock
+from pmtpy.core.clock import HOST_CLOCK, Anchor, Clock
 from pmtpy.core.presentation import escaped
 from pmtpy.errors import CoverageError, PmtError, TargetError
 from pmtpy.regions._synchronise import Device, Sync, device_of
@@ -31,6 +31,9 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of, note_region
 if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Self
+
+
+_SLEPT_S = 0.1  # a machine sleeps for longer; anchors are right to microseconds, unless a program stands still in all
 
 
 class Region(Mapping[str, Measurement]):
@@ -63,6 +66,7 @@ class Region(Mapping[str, Measurement]):
         self._ends: dict[str, Bookmark | PmtError] | None = None  # None before it is left
         self._cut: dict[str, tuple[OpenStretch, Bookmark]] = {}  # what there is of sensors that were lost inside
         self._entered_ns = self._left_ns = 0
+        self._anchors: list[Anchor] = []  # at its begin and its end
         self._stamps: LoadStamps | None = None
         self._settled: dict[str, Measurement] = {}
 
@@ -92,6 +96,7 @@ class Region(Mapping[str, Measurement]):
             raise TargetError(msg)
         if self._device is not None:
             self._device.wait()
+        self._anchors = [self._clock.anchor()]
         begun: dict[str, OpenStretch] = {}
         lost: dict[str, Bookmark | PmtError] = {}
         try:
@@ -125,6 +130,7 @@ class Region(Mapping[str, Measurement]):
         except BaseException:  # interrupted
             self._end_load({})
             raise
+        self._anchors.append(self._clock.anchor())
         for target, end in ends.items():
             if isinstance(end, Bookmark):
                 note_region(self._sensors[target], self.label, self._open[target].start.t_ns, end.t_ns)
@@ -202,7 +208,7 @@ class Region(Mapping[str, Measurement]):
             return self._settled[key]
         acquisition, (start, end) = self._acquisitions[key], self._span(key)
         a, b = acquisition.readings(start.start, end)
-        measured = interval_energy(acquisition, a, b, start.peak.watts)
+        measured = interval_energy(acquisition, a, b, start.peak.watts, self._told())
         if measured.settled:
             self._settled[key] = measured
         return measured
@@ -219,8 +225,19 @@ class Region(Mapping[str, Measurement]):
             with contextlib.suppress(PmtError):
                 start, end = self._cut[target] if target in self._cut else self._span(target)
                 a, b = acquisition.as_known(start.start, end)
-                found[target] = interval_energy(acquisition, a, b, start.peak.watts)
+                found[target] = interval_energy(acquisition, a, b, start.peak.watts, self._told())
         return {target: m for target, m in found.items() if m.coverage > 0}
+
+    def _told(self) -> tuple[str, ...]:
+        """Say that the machine slept inside; the monotonic clock, by which a region goes, stood still meanwhile."""
+        slept_s = self._anchors[0].slept_s(self._anchors[-1])
+        if slept_s < _SLEPT_S:
+            return ()
+        slept = (
+            f"the machine slept for {slept_s:.3g} s inside the region: its seconds are without that time, and its "
+            "joules too, unless the sensor counted on meanwhile; then the mean power is too high"
+        )
+        return (slept,)
 
     def _key(self, target: str | Sensor) -> str:
         if isinstance(target, Sensor):

@@ -18,7 +18,7 @@ from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import calibrate
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Quantity
-from pmtpy.core.clock import ManualClock
+from pmtpy.core.clock import Anchor, ManualClock
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Remarks
@@ -828,3 +828,28 @@ def test_of_a_stream_that_is_behind_it_is_said_by_how_much() -> None:
     assert m.coverage == 0.0
     assert all("Its newest row is 2 s older than the end of the region" in w for w in m.warnings)
     assert not any("no reading falls" in w or "was taken to go on" in w for w in m.warnings)
+
+
+class _Sleeper(ManualClock):
+    """A clock of a machine that sleeps: only the time since boot goes on."""
+
+    slept_ns = 0
+
+    def anchor(self) -> Anchor:
+        made = super().anchor()
+        return replace(made, boottime_ns=made.monotonic_ns + self.slept_ns)
+
+
+def test_a_machine_that_slept_inside_a_region_is_told_and_one_that_slept_before_is_not() -> None:
+    clock = _Sleeper()
+    with Sensor(Counter(make_world("constant:60", clock=clock)), "test", clock) as sensor:
+        clock.slept_ns = 10**12
+        with pmt.region("awake", sensor) as awake:
+            clock.advance(1.0)
+        with pmt.region("asleep", sensor) as r:
+            clock.advance(1.0)
+            clock.slept_ns += 600 * 10**9
+            clock.advance(1.0)
+        assert not any("slept" in w for w in awake["test"].warnings)
+        for one in (r["test"], *r["test"].channels.values()):
+            assert [w for w in one.warnings if "the machine slept for 600 s inside the region" in w]
