@@ -31,6 +31,9 @@ _MIN_CONFIGS = 3
 _PARTS = 20  # in which configurations are left out: one by one where they are fewer
 # Levels this far outside the training's, or further than these lie apart, are called alien.
 _MAX_LEVEL_DISTANCE = math.log(3.0)
+# Units differ by a thousand. Between them and this lies what configurations of one chip differ by; and so far from all
+# that was learnt, nothing says that it holds.
+_REFUSED_LEVEL_DISTANCE = math.log(100.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ def predict(
     ``folds`` are those of the model's table, for whoever predicts by it more than once; None: they are made.
 
     Raises DeclinedError: a clock outside those of the training: past the ridge or the power limit nothing is known
-    there. Or a configuration measured further outside them than they lie apart.
+    there. Or a configuration measured further outside them than they lie apart, or whose power or time is a hundred
+    times more or less than any in the training.
     """
     measured.check()
     wanted = np.array(clocks_mhz, np.float64)
@@ -165,6 +169,25 @@ def _refuse_far(model: Transfer, measured: Table) -> None:
             f"{high:g} MHz of the training table to be predicted from it; is core_freq_mhz in MHz in both tables?"
         )
         raise DeclinedError(msg)
+    for rows in measured.by_config().values():
+        own = measured.rows(rows)
+        for name, away in _levels_away(model, own):
+            if away > _REFUSED_LEVEL_DISTANCE:
+                msg = (
+                    f"the {name} of {own.config[0]} is {math.exp(away):.0f} times more or less than any of the "
+                    "training table, too far from it to be predicted from it; is the unit the same in both tables?"
+                )
+                raise DeclinedError(msg)
+
+
+def _levels_away(model: Transfer, own: Table) -> list[tuple[str, float]]:
+    """How far power and time of a configuration lie outside those of the training, as a natural logarithm."""
+    columns = (("power_w", own.power_w, model.train.power_w), ("time_ms", own.time_s, model.train.time_s))
+    found = []
+    for name, ours, theirs in columns:
+        level = float(np.mean(np.log(ours)))
+        found.append((name, max(math.log(theirs.min()) - level, level - math.log(theirs.max()))))
+    return found
 
 
 def _held(model: Transfer, wanted: float, reached: float) -> list[str]:
@@ -189,10 +212,10 @@ def _doubts(model: Transfer, own: Table) -> list[str]:
     warm, usual = (t.temperature_c[np.isfinite(t.temperature_c)] for t in (own, model.train))
     if len(warm) and len(usual) and not 2 * usual.min() - usual.max() <= np.mean(warm) <= 2 * usual.max() - usual.min():
         found.append(f"measured at {np.mean(warm):.0f} degrees, far from the temperatures of the training")
-    columns = (("power_w", own.power_w, model.train.power_w), ("time_ms", own.time_s, model.train.time_s))
-    for name, ours, theirs in columns:
-        level, least, most = float(np.mean(np.log(ours))), math.log(theirs.min()), math.log(theirs.max())
-        margin = max(most - least, _MAX_LEVEL_DISTANCE)
-        if not least - margin <= level <= most + margin:
-            found.append(f"its {name} is far from any of the training: is the unit the same in both tables?")
+    apart = {"power_w": np.ptp(np.log(model.train.power_w)), "time_ms": np.ptp(np.log(model.train.time_s))}
+    found += [
+        f"its {name} is far from any of the training: is the unit the same in both tables?"
+        for name, away in _levels_away(model, own)
+        if away > max(float(apart[name]), _MAX_LEVEL_DISTANCE)
+    ]
     return found

@@ -12,6 +12,8 @@ import numpy as np
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
+_MAX_POWER_W = 30_000.0  # the largest machine that is one processor takes 23 kW (Cerebras CS-3, data sheet)
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -47,7 +49,7 @@ class Table:
     def check(self) -> None:
         """Refuse what no measurement can be.
 
-        Raises DeclinedError: a clock, time or power that is not a positive number.
+        Raises DeclinedError: a clock, time or power that is not a positive number, or a power that no processor draws.
         """
         columns = (("core_freq_mhz", self.core_mhz), ("time_ms", self.time_s), ("power_w", self.power_w))
         for name, column in columns:
@@ -55,3 +57,7 @@ class Table:
             if len(bad):
                 msg = f"row {bad[0] + 1} of the table: {name} must be a positive number, not {column[bad[0]]:g}"
                 raise DeclinedError(msg)
+        most = int(np.argmax(self.power_w)) if len(self.power_w) else 0
+        if len(self.power_w) and self.power_w[most] > _MAX_POWER_W:
+            msg = f"row {most + 1} of the table: no processor draws {self.power_w[most]:g} W; is power_w in watts?"
+            raise DeclinedError(msg)

@@ -178,11 +178,27 @@ def test_clocks_in_another_unit_are_declined_and_other_units_noted() -> None:
     model, given = fit_transfer(table), only(configs(table, {"k0"}), [1600.0])
     with pytest.raises(DeclinedError, match=r"k0 was measured at 1\.6 MHz, too far from the 1400 to 1850 MHz"):
         predict(model, replace(given, set_mhz=given.set_mhz / 1e3, core_mhz=given.core_mhz / 1e3), [1500.0])
-    assert "its power_w is far" in predict(model, replace(given, power_w=given.power_w * 1e3), [1500.0])[0].note
-    assert "its time_ms is far" in predict(model, replace(given, time_s=given.time_s / 1e3), [1500.0])[0].note
+    assert "its power_w is far" in predict(model, replace(given, power_w=given.power_w / 20), [1500.0])[0].note
+    assert "its time_ms is far" in predict(model, replace(given, time_s=given.time_s / 50), [1500.0])[0].note
     warmer = replace(given, temperature_c=given.temperature_c * 1.8 + 32.0)  # in Fahrenheit
     assert "far from the temperatures of the training" in predict(model, warmer, [1500.0])[0].note
     assert predict(model, given, [1500.0])[0].note == ""
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_powers_and_times_a_thousand_times_off_are_declined(factor: float) -> None:
+    table = chip(1, 10)
+    model, given = fit_transfer(table), only(configs(table, {"k0"}), [1600.0])
+    with pytest.raises(DeclinedError, match=r"the time_ms of k0 is \d+ times more or less than any of the training"):
+        predict(model, replace(given, time_s=given.time_s * factor), [1500.0])
+    with pytest.raises(DeclinedError, match=r"power_w"):
+        predict(model, replace(given, power_w=given.power_w * factor), [1500.0])
+
+
+def test_a_table_in_milliwatts_is_declined_though_the_other_is_too() -> None:
+    table = chip(1, 10)
+    with pytest.raises(DeclinedError, match=r"no processor draws \d+ W; is power_w in watts"):
+        fit_transfer(replace(table, power_w=table.power_w * 1e3))
 
 
 @pytest.mark.parametrize("bound", [(0.9, 1.0), (0.0, 0.15), (0.0, 1.0)], ids=["compute", "memory", "mixed"])
