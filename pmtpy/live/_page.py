@@ -132,8 +132,9 @@ class Page:
         dress_figure(drawn, self._theme)
         drawn.add_tools(
             HoverTool(
-                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{0.000}} {unit}"), ("low", "@low{0.000}"),
-                          ("high", "@high{0.000}")],
+                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{%.5g}} {unit}"), ("low", "@low{%.5g}"),
+                          ("high", "@high{%.5g}")],
+                formatters=dict.fromkeys(("@mean", "@low", "@high"), "printf"),
                 mode="vline", renderers=drawn.renderers[1:2],
             )
         )  # fmt: skip
@@ -257,7 +258,7 @@ class Page:
         if force or self._desk.live:
             self._minimap.x_range.update(start=whole[0], end=max(whole[1], whole[0] + 1e-6))
             first = self._desk.tracks[0]
-            self._overview.data = _columns(self._desk.draw(first, 0, *whole, _OVERVIEW))
+            self._overview.data = _columns(self._gapped(first, self._desk.draw(first, 0, *whole, _OVERVIEW)))
         self._state.text = "<br>".join(map(html.escape, [*map(state, self._desk.tracks), *crowded]))
 
     def _gapped(self, track: Track, curve: Envelope) -> Envelope:

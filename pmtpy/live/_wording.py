@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from pmtpy.core.presentation import in_same_digits
-from pmtpy.live.lines import duration, watts
+from pmtpy.live.lines import duration
 from pmtpy.live.tracks import Selection, Track
 
 HINT = "<p>Drag over a curve, or type two instants: joules, watts, uncertainty and coverage between them.</p>"
@@ -57,7 +57,12 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
             share = 100 * power.coverage * reached if math.isfinite(power.joules) else math.nan
             known = ("not known" if text in {"nan", "inf", "?"} else text for text in (joules, u, mean_w))
             covered = f"{share:.4g} %" if math.isfinite(share) else "not known"
-            cells = [*known, watts(power.low), watts(power.high), covered, str(selection.lost)]
+            cells = [
+                *known,
+                *(f"{x:.5g}" if math.isfinite(x) else "-" for x in (power.low, power.high)),
+                covered,
+                str(selection.lost),
+            ]
             lines.append(
                 f"<tr><th style='text-align:left'>{name}</th>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
             )

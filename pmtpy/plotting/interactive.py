@@ -197,13 +197,14 @@ class _Drawing:
         from bokeh.util.warnings import BokehDeprecationWarning
 
         energies = [f"{p}_J" for p in self._powers]
-        first = f"{self._powers[0]}_W"
+        first, data = f"{self._powers[0]}_W", self._source.data
+        extremes = _numeral(_largest(data[f"{first} high"]))
         wanted = [
             ("s", "s", "0.000000"),
-            *((e, f"{e[:-2].translate(_PLAIN)} J", "0.0000") for e in energies),
+            *((e, f"{e[:-2].translate(_PLAIN)} J", _numeral(float(np.nansum(data[e])))) for e in energies),
             ("lost", "rows lost", "0"),
-            (f"{first} low", f"min {first[:-2].translate(_PLAIN)} W", "0.000"),
-            (f"{first} high", f"max {first[:-2].translate(_PLAIN)} W", "0.000"),
+            (f"{first} low", f"min {first[:-2].translate(_PLAIN)} W", extremes),
+            (f"{first} high", f"max {first[:-2].translate(_PLAIN)} W", extremes),
         ]
         rows = ColumnDataSource({key: self._source.data[key] for key, _, _ in wanted} | {"of": self._source.data["of"]})
         chosen = IndexFilter()
@@ -256,7 +257,8 @@ class _Drawing:
             stem = line.rpartition("_")[0]
             colour, _ = theme.line(self._powers.index(stem) if stem in self._powers else number)  # as its power has it
             self._curve(drawn, line, colour)
-            hovered.append((line.rpartition("_")[0], f"@{{{line}}}{{0.000}} {unit}"))
+            numeral = _numeral(_largest(self._source.data[line]))
+            hovered.append((line.rpartition("_")[0], f"@{{{line}}}{{{numeral}}} {unit}"))
         # What is dragged over is found by its points; they are not seen.
         kinds = ("", "nonselection_", "selection_")
         unseen = {f"{kind}{part}_alpha": 0 for kind in kinds for part in ("fill", "line")}
@@ -311,3 +313,15 @@ class _Drawing:
         for source in [s for s in sources if len(s.data["x"]) <= _MOST_LABELS] if labelled else ():
             drawn.add_layout(LabelSet(x="x", y=4, y_units="screen", text="text", source=source, x_offset=3,
                                       text_font_size="9pt", text_color=theme.ink))  # fmt: skip
+
+
+def _largest(values: Sequence[float]) -> float:
+    """Return the largest size of a column; 0 where it has no value."""
+    sizes = np.abs(np.asarray(values, np.float64))
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
+
+
+def _numeral(size: float) -> str:
+    """Return how Bokeh shall write numbers up to a size: five digits that matter, and three decimals at least."""
+    places = 4 - math.floor(math.log10(size)) if size > 0.0 and math.isfinite(size) else 0
+    return "0." + "0" * min(max(3, places), 12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,21 @@ def test_regions_that_are_too_many_to_shade_are_told_until_the_page_is_zoomed(tm
     page._range.update(start=0.0, end=20.0)
     page.draw(force=True)
     assert "zoom in" not in state.text
+
+
+def test_a_gap_is_one_in_the_strip_of_the_whole_too_and_small_powers_have_digits_that_matter(tmp_path: Path) -> None:
+    rows = [
+        f"{1.7e9 + k / 10:.6f},{k / 10:.6f},,{50 if k == 60 else 0},0.0042,{0.00042 * k}"
+        for k in (*range(11), *range(60, 80))
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows]) + "\n")
+    document = Document()
+    page = Page(Desk([StoredTrack.of_file("a", tmp_path / "a.csv")]), document)
+    page.draw(force=True)
+    for drawn in (page._overview.data, page._panels[0].bands[0].data):
+        within = [m for t, m in zip(drawn["t"], drawn["mean"], strict=True) if 1.0 < t < 6.0]
+        assert within
+        assert all(math.isnan(m) for m in within)
+    for cursor, at in zip("ab", (0.2, 0.8), strict=True):
+        document.get_model_by_name(f"cursor-{cursor}").value = at
+    assert "<td>0.0042</td><td>0.0042</td><td>100 %</td>" in document.get_model_by_name("result").text

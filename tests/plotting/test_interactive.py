@@ -143,3 +143,13 @@ def test_the_verb_writes_it_and_says_what_it_cannot(
     monkeypatch.setitem(sys.modules, "bokeh.embed", None)
     with pytest.raises(BackendUnavailableError, match=r"pmtpy\[live\]"):
         write_html({"a": _table(10, 10.0)}, out)
+
+
+def test_small_powers_have_digits_that_matter() -> None:
+    table = _table(100, 10.0)[["time", "elapsed", "marker", "lost"]]
+    table = table.assign(total_W=0.0042, total_J=0.0042 * table["elapsed"])
+    table.attrs = {"path": "x"}
+    text = page({"run.csv": table})
+    assert "@{total_W}{0.0000000} W" in text
+    assert '"format":"0.0000000"' in text.replace(": ", ":")
+    assert "@{total_W}{0.000} W" in page({"run.csv": _table(100, 10.0)})
