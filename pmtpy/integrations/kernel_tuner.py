@@ -156,7 +156,7 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
 
     def before_start(self) -> None:
         """Prepare a run; it begins with the launch."""
-        if self._steady and not self._in_continuous:
+        if self._repeats and not self._in_continuous:
             return  # single runs are not what is asked for, and too short for what they would say
         while self._runs and sum(run.seconds for run in self._runs) > _KEPT_S:
             self._evaluate(self._runs.pop(0))
@@ -256,10 +256,10 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         Raises TargetError: the kernel is to be repeated, and what it returned is no time in milliseconds.
         """
         self._check_times()  # here its single runs are over, and the many have not begun
-        return {} if self._steady else self.results_of_runs()
+        return {} if self._repeats else self.results_of_runs()
 
     def results_of_runs(self) -> dict[str, Any]:
-        """Return the same, of a steady run too."""
+        """Return the same, of a kernel that was repeated too."""
         try:
             return dict(self._results())
         except CoverageError as error:

@@ -235,3 +235,24 @@ print(json.dumps(observer.get_results()))
         assert found["pmt_energy"] == pytest.approx(5.0)
         # 3 W of 0.1 s, and 50 W of the 20 ms by which the mean of two times scatters.
         assert found["pmt_energy_uncertainty"] == pytest.approx(math.hypot(0.3, 1.0))
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_kernel_too_short_for_its_sensor_counts_where_it_is_repeated(tmp_path: Path) -> None:
+    code = """
+import json, numpy, kernel_tuner, tune
+from pmtpy.integrations.kernel_tuner import EnergyObserver
+_, env = kernel_tuner.tune_kernel(
+    "wait_ms", tune.KERNEL, 1, [numpy.zeros(1, numpy.int32)], {"MILLISECONDS": [1, 40]}, lang="C", iterations=1,
+    observers=[EnergyObserver("nvml:virtual", continuous_s=1)],
+    objective="pmt_energy", objective_higher_is_better=False,
+)
+print(json.dumps(env["best_config"]["MILLISECONDS"]))
+"""
+    path = os.pathsep.join([str(Path(pmtpy.__file__).parents[1]), str(SCRIPT.parent)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, check=False, timeout=100,
+    )  # fmt: skip
+    assert "counts as failed" not in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == 1, done.stdout + done.stderr
