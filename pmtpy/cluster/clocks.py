@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.clock import NS_PER_S, Anchor
-from pmtpy.errors import CoverageError, FileFormatError, SinkError
+from pmtpy.errors import CoverageError, FileFormatError, SinkError, TargetError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,10 +93,16 @@ class Clocks:
     def read(cls, path: Path) -> Clocks:
         """Read what :meth:`write` wrote.
 
-        Raises FileFormatError: it is something else, or cannot be read.
+        Raises TargetError: there is no such file, or it cannot be opened.
+        Raises FileFormatError: it is something else.
         """
         try:
-            facts = json.loads(path.read_bytes())
+            text = path.read_bytes()
+        except OSError as error:
+            msg = f"cannot read {path}: {error.strerror}"
+            raise TargetError(msg) from error
+        try:
+            facts = json.loads(text)
             if facts["pmtpy_clocks"] != _FORMAT:
                 msg = f"{path} is of another version of pmtpy"
                 raise FileFormatError(msg)
@@ -108,7 +114,7 @@ class Clocks:
                 msg = f"{path}: a node has no offset"
                 raise FileFormatError(msg)
             return cls(Anchor(**facts["reference"]), nodes)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, FileFormatError):
                 raise
             msg = f"{path} does not hold the clocks of nodes: {error}"

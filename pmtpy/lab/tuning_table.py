@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from pmtpy.analysis.transfer.predict import Prediction
 from pmtpy.analysis.transfer.table import Table
-from pmtpy.errors import FileFormatError
+from pmtpy.errors import FileFormatError, TargetError
 
 COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
 _CLOCK = "nvml_gr_clock"  # the parameter by which Kernel Tuner's NVML observer sets the clock, MHz
@@ -31,13 +32,18 @@ def read_table(path: Path, power: str = "") -> Table:
     A cache of Kernel Tuner is read as well: its clock is ``nvml_gr_clock``, a configuration is all other parameters,
     and its power is ``power``, or the only one that it has.
 
-    Raises FileFormatError: it cannot be read, lacks a column, or has a value that is not a number: file, line and
-    column are named.
+    Raises TargetError: there is no such file, or it cannot be opened.
+    Raises FileFormatError: it is damaged, lacks a column, or has a value that is not a number: file, line and column
+    are named.
     """
     try:
         raw = path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise TargetError(msg) from error
+    try:
         text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         msg = f"{path}: cannot be read: {error}"
         raise FileFormatError(msg) from error
     if text.lstrip().startswith("{"):

@@ -70,11 +70,15 @@ class _Entries:
 def read_work_log(path: Path) -> WorkLog:
     """Read a log.
 
+    Raises TargetError: there is no such file, or it cannot be opened.
     Raises FileFormatError: it is neither fio's nor a CSV with times and amounts; the message names the line.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise TargetError(msg) from error
+    except UnicodeDecodeError as error:
         msg = f"{path} cannot be read: {error}"
         raise FileFormatError(msg) from error
     lines = [line for line in text.splitlines() if line.strip()]

@@ -9,7 +9,7 @@ import pytest
 
 from pmtpy.cluster.clocks import Clocks, NodeClock, Offset, best_of
 from pmtpy.core.clock import Anchor
-from pmtpy.errors import CoverageError, FileFormatError, SinkError
+from pmtpy.errors import CoverageError, FileFormatError, SinkError, TargetError
 
 S = 10**9
 AHEAD_NS, DRIFT = 5 * S, 20e-6  # of a node's clock: five seconds, and 20 us each second
@@ -164,3 +164,8 @@ def test_dumps_know_their_node_and_are_compared_and_viewed_on_one_axis(
         times = [track.table(*track.span)["time"].iloc[0] for track in (plain, placed)]
         assert times[0] == times[1]
     assert capsys.readouterr().err.count("onto the reference's clock, within") == 3
+
+
+def test_clocks_that_are_not_there_are_a_mistake_of_usage(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match=r"cannot read .*none\.json: No such file"):
+        Clocks.read(tmp_path / "none.json")

@@ -15,7 +15,7 @@ from scipy.signal import lfilter
 from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.cli import main
-from pmtpy.errors import DeclinedError, FileFormatError
+from pmtpy.errors import DeclinedError, FileFormatError, TargetError
 from pmtpy.lab.stability import measure_stability
 from pmtpy.lab.work_log import read_work_log
 
@@ -36,6 +36,11 @@ def recording(path: Path, t: Any, watts: Any, *, marks: dict[int, str] | None = 
 def document(capsys: pytest.CaptureFixture[str], *words: object) -> Any:
     assert main(["characterise", *map(str, words), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
+
+
+def test_a_log_that_is_not_there_is_a_mistake_of_usage(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match=r"cannot read .*none\.log: No such file"):
+        read_work_log(tmp_path / "none.log")
 
 
 def test_a_square_of_100_hz_comes_back_with_edges_inside_one_frame() -> None:
