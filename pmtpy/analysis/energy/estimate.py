@@ -260,9 +260,9 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
 # --- with and without the load's stamps ---
 
 
-def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, rounded_w: float) -> Energy:
+def _by_stamps(found: Posterior, load: StampedLoad, gaps: tuple[str, ...], *, rounded_w: float) -> Energy:
     """State the energy that a stamped load explains the readings by, and what is odd about it."""
-    response, region = load.response, load.region
+    response, region, notes = load.response, load.region, gaps
     late, odd = load.late(found), load.odd(found)
     if late:
         notes = (*notes, _off_the_stamps(*(float(x) for x in found.unknowns[1:3])))
@@ -276,7 +276,8 @@ def _by_stamps(found: Posterior, load: StampedLoad, notes: tuple[str, ...], *, r
     }
     energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded_w, parts=parts)
     share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
-    warnings = energy.warnings if share <= _HARDLY_KNOWN_U else (*energy.warnings, _hardly(share))
+    # Where updates are missing no other load would be known better.
+    warnings = energy.warnings if gaps or share <= _HARDLY_KNOWN_U else (*energy.warnings, _hardly(share))
     return replace(energy, warnings=warnings, evidence=found.evidence)
 
 

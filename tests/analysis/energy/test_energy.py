@@ -812,6 +812,20 @@ def test_where_the_top_of_a_load_of_known_period_may_never_have_been_shown_it_is
         assert np.mean(np.logical_or(held, said)) >= 0.9  # 47 % of those in step missed without a word
 
 
+def test_an_energy_that_is_hardly_known_since_updates_are_missing_blames_no_load() -> None:
+    on = np.cumsum(np.random.default_rng(7).uniform(0.1, 0.4, 40)) + 1.0  # in all phases
+    load = Table(np.append(0.0, np.stack([on, on + 0.05], axis=1).ravel()), np.append(60, np.tile([230, 60], len(on))))
+    t, watts = shown(SensorModel(0.1, 0.04, window_s=0.1, noise_w=0.3), load, 0.5, 11.0)
+    seen = (t < 4.0) | (t > 5.2)
+    found = region_energy(
+        t[seen], watts[seen], Response(0.1, 0.1, noise_w=0.3), start_s=4.3, end_s=4.8, load=LoadIntervals(on, on + 0.05)
+    )
+    assert found.low <= between(load, 4.3, 4.8) <= found.high
+    assert found.high - found.joules > 0.04 * found.joules
+    assert any("no update" in warning for warning in found.warnings)
+    assert not any("too few phases" in warning for warning in found.warnings)
+
+
 def test_stamps_that_scatter_are_not_taken_for_phases_of_a_load_in_step() -> None:
     # Two blocks in each period of the readings, on 3 ms of 10: each reading shows the same share, and not the rise.
     for seed in range(3):
