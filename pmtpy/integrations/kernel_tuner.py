@@ -79,7 +79,8 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
     cool_to_c : float, optional
         With ``steady``: wait before each configuration until the card is as cool as that, a minute at most.
 
-    Raises TargetError: no sensor was named, or one that does not exist.
+    Raises TargetError: no sensor was named, or one that does not exist; when tuning starts, too: two observers of one
+    name.
     Raises BackendUnavailableError: a sensor cannot be used; raised when tuning starts.
 
     Examples
@@ -115,7 +116,7 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         self._launched_ns: int | None = None
         self._last: tuple[Sensor, ...] = ()
         self._targets = targets
-        self._name = name
+        self.name = name
         self._next: Region | None = None  # waits for the launch
         self._open: Region | None = None  # from the launch to the end of the kernel
         self._sees_launches = False
@@ -131,8 +132,15 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
             self.continuous_observer = _Continuous(self, continuous_s)
 
     def register_device(self, dev: object) -> None:
-        """Open the sensors, which can take longer than a kernel."""
+        """Open the sensors, which can take longer than a kernel.
+
+        Raises TargetError: another observer of the same name is there.
+        """
         super().register_device(dev)
+        others = (o for o in getattr(dev, "observers", ()) if isinstance(o, EnergyObserver) and o is not self)
+        if any(other.name == self.name for other in others):
+            msg = f"two observers would write {self.name}_energy, and one of the two be lost: give each its name="
+            raise TargetError(msg)
         self._sees_launches = _tell_launches(dev, self._launch, self._seen_end, self._returned)
         self._last = region("kernel", *self._targets).sensors
         for sensor in self._last:
@@ -194,14 +202,14 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         known = {k: v for sensor in self._last for k, v in conditions(sensor).items()}
         found = {}
         if "gpu.temperature_C" in known:
-            found[f"{self._name}_temperature"] = known["gpu.temperature_C"]
+            found[f"{self.name}_temperature"] = known["gpu.temperature_C"]
         if "gpu.sm_clock_Hz" in known:
-            found[f"{self._name}_core_freq"] = known["gpu.sm_clock_Hz"] / 1e6
+            found[f"{self.name}_core_freq"] = known["gpu.sm_clock_Hz"] / 1e6
         return found
 
     def _cool(self, limit_c: float) -> None:
         end_ns, idle = HOST_CLOCK.now_ns() + round(_COOLING_S * NS_PER_S), threading.Event()
-        while self.at_end().get(f"{self._name}_temperature", -math.inf) > limit_c and HOST_CLOCK.now_ns() < end_ns:
+        while self.at_end().get(f"{self.name}_temperature", -math.inf) > limit_c and HOST_CLOCK.now_ns() < end_ns:
             HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + NS_PER_S, idle)
 
     def _launch(self) -> None:
@@ -273,11 +281,11 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         measured, self._measured = self._measured, []
         keys = list(dict.fromkeys(key for one in measured for key in one))
         if not keys:
-            msg = f"{self._name}: no run of the kernel was measured"
+            msg = f"{self.name}: no run of the kernel was measured"
             raise CoverageError(msg)
         results: dict[str, float] = {}
         for key in keys:
-            stem = f"{self._name}_{key}" if key else self._name
+            stem = f"{self.name}_{key}" if key else self.name
             found = _means(stem, [one[key] for one in measured if key in one])
             if not key or "" not in keys:  # a part that draws next to nothing is no fault of the sum
                 _check_told(stem, found)

@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 import pmtpy
+from pmtpy.errors import TargetError
 
 SCRIPT = Path(__file__).with_name("tune.py")
 WATTS = 60.0  # of the virtual world, and so of each sensor in it
@@ -256,3 +258,14 @@ print(json.dumps(env["best_config"]["MILLISECONDS"]))
     )  # fmt: skip
     assert "counts as failed" not in done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == 1, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_two_observers_of_one_name_are_refused_and_of_two_names_are_not() -> None:
+    from pmtpy.integrations.kernel_tuner import EnergyObserver
+
+    one, same = EnergyObserver("rapl:virtual"), EnergyObserver("nvml:virtual")
+    with pytest.raises(TargetError, match="two observers would write pmt_energy"):
+        one.register_device(SimpleNamespace(observers=[one, same]))
+    other = EnergyObserver("rapl:virtual", name="gpu")
+    other.register_device(SimpleNamespace(observers=[one, other]))
