@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.channel import Identity
 from pmtpy.errors import FileFormatError
-from pmtpy.io.recorded import corrected_notes
+from pmtpy.io.recorded import corrected_notes, time_u_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _NEWEST_FORMAT = 1
 _MAX_BYTES = 1 << 24  # bytes; ours have some thousand
 _SET_S, _DRIFT = 1.0, 1e-3  # clocks that differ by more were set: a hundred times what crystals do, and a second
+_TOLD_TIME_U_S = 0.01  # a board in good order is right to less than 1 ms, and a register to the length of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,11 @@ def said(facts: dict[str, Any] | None) -> list[str]:
     known = facts or {}
     told = _clock_set(known)
     told += corrected_notes(known)
+    if time_u_of(known) > _TOLD_TIME_U_S:
+        told.append(
+            f"when its rows were taken is known to +- {time_u_of(known):.2g} s only (one standard uncertainty): they "
+            "reached the machine late, or the device was silent, and some of their times may be off by as much"
+        )
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
     told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
     if known.get("complete") is False and known.get("rows") is None:

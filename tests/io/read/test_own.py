@@ -173,6 +173,13 @@ def test_a_wall_clock_that_was_set_meanwhile_is_told(tmp_path: Path, wall_s: flo
     assert len(notes) == bool(told)
 
 
+@pytest.mark.parametrize(("time_u_s", "told"), [(0.0, 0), (9e-4, 0), (0.21, 1)])
+def test_rows_whose_times_are_hardly_known_are_told(tmp_path: Path, time_u_s: float, told: int) -> None:
+    sidecar = _write(tmp_path / "a.csv").with_name("a.csv.json")
+    sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | {"time_u_s": time_u_s}))
+    assert sum("is known to +- 0.21 s only" in n for n in load(tmp_path / "a.csv").attrs["notes"]) == told
+
+
 @pytest.mark.parametrize(
     ("lost", "dropped", "told"), [(3, 0, 0), (0, 3, 0), (1, 2, 0), (0, 9, 0), (0, 2, 1), (4, 0, 1)]
 )
