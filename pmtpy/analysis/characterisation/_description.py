@@ -18,10 +18,11 @@ from pmtpy.analysis.characterisation._forward import (
 from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, robust_sd, rounding_error
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
-from pmtpy.core.response import FORGOTTEN, Number
+from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 
-_GRAINS = 8.0  # steps in a cell, in which a response is summed
+_GRAINS, _MOST_GRAINS = 8.0, 50_000.0  # steps in a cell, in which a response is summed, and at the most
+_FADED = 8.0  # time constants after which a ten millionth of the square of a one-pole is left
 
 
 def describe(problem: Problem, fit: Fit) -> Shape:
@@ -167,8 +168,11 @@ def _area_of_square(problem: Problem, *kernels: tuple[str, Floats]) -> float:
     own = 0.0 if problem.own_s is None else float(np.median(problem.own_s))
     grain = max(2.0 * problem.step_s, cell) / _GRAINS
     first = min(float(point[0]) for _, point in kernels)
-    reach = [float(p[0] + p[1] + FORGOTTEN * (p[2] + p[3])) for _, p in kernels]
-    t = np.arange(first - 2.0 * (problem.step_s + cell), max(reach) + 2.0 * (problem.step_s + cell) + own, grain)
+    last = max(float(p[0] + p[1] + _FADED * (p[2] + p[3])) for _, p in kernels)
+    aside = 2.0 * (problem.step_s + cell)
+    # Of a fit that ran away the narrower kernel may be missed: by what it leaves it is out of the question anyway.
+    grain = max(grain, (last - first + 2.0 * aside + own) / _MOST_GRAINS)
+    t = np.arange(first - aside, last + aside + own, grain)
     pulse = PowerTrace.from_energy(np.array([-cell, 0.0, cell, 2.0 * cell]), np.array([0.0, 0.0, 1.0, 1.0]))
     still, owns = np.zeros(len(t)), None if problem.own_s is None else np.full(len(t), own)
     one = replace(problem, t=t, wander=still, own_s=owns, middle=0.0, respond=Responder(pulse))

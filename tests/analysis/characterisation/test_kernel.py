@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation._description import told_by
 from pmtpy.analysis.characterisation._families import BOTH, BOXCAR, ONE_POLE
+from pmtpy.analysis.characterisation._forward import evaluate, problem_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.clocking import estimate_updates, update_series
@@ -380,6 +383,26 @@ def test_edges_that_no_reading_sees_bound_the_lag_by_the_readings_around_them() 
     assert best.lag_s.low <= 0.02 - 0.028
     assert best.lag_s.high >= 0.02 + 0.028
     assert best.lag_s.half_width < 0.2
+
+
+def test_a_fit_that_ran_away_is_compared_at_the_cost_of_any_other() -> None:
+    # Searches under loads in step end weeks aside now and then; the difference was summed over all of the time between.
+    rng = np.random.default_rng(0)
+    at = np.arange(0.0, 12.0, 1e-3)
+    meter = PowerTrace.from_samples(at, np.asarray(50.0 + 200.0 * (at % 3.0 > 1.5) + rng.normal(0.0, 0.5, len(at))))
+    t = np.arange(1.0, 11.0, 0.02)
+    problem = problem_of(Updates(np.arange(len(t)), t, np.where(t % 3.0 > 1.5, 250.0, 50.0), 0.02), meter, metered=True)
+    even = np.ones(len(problem.y))
+    near = evaluate(problem, BOXCAR, np.array([0.0, 0.02, 0.0, 0.0, 1.0, 0.0]), even)
+    far = evaluate(problem, BOXCAR, np.array([5e6, 0.02, 0.0, 0.0, 1.0, 0.0]), even)
+    tracemalloc.start()
+    try:
+        told = told_by(problem, near)(far)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.isfinite(told).all()
+    assert peak < 50e6  # bytes; 40 GB over all of the time
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
