@@ -152,9 +152,9 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     noise, _ = errors(problem, least, design_of(problem, least)[1])
     told = told_by(problem, least)
 
-    def misfit(f: Fit) -> float:
-        """Minus twice the log-likelihood of the readings, and of what is known beforehand."""
-        return noise.misfit(problem.t, told(f)) + problem.unusual(f) ** 2
+    def misfit(f: Fit, blur: Floats | float = 1.0) -> float:
+        """Minus twice the log-likelihood of readings, each ``blur`` times as unsure, and of what is known before."""
+        return noise.misfit(problem.t, np.asarray(told(f) / blur, np.float64)) + problem.unusual(f) ** 2
 
     minima = [(f, misfit(f)) for f in fits]
     each = {f.family: (f, m) for f, m in sorted(minima, key=lambda row: -row[1])}  # the best of each family
@@ -353,7 +353,9 @@ def _profile(
     return found
 
 
-def _in_step(problem: Problem, best: Fit, weights: Floats, misfit: Callable[[Fit], float]) -> list[tuple[Fit, float]]:
+def _in_step(
+    problem: Problem, best: Fit, weights: Floats, misfit: Callable[[Fit, Floats], float]
+) -> list[tuple[Fit, float]]:
     """Return fits of the same kernel at other offsets, judged by what no error of the instants explains.
 
     Of a load that keeps step readings show the same part all the time. Where that is cut by an edge, a reading moves by
@@ -367,7 +369,7 @@ def _in_step(problem: Problem, best: Fit, weights: Floats, misfit: Callable[[Fit
         fit = evaluate(problem, best.family, point, weights)
         moves = problem.filtered(point + step, best.family) - problem.filtered(point - step, best.family)
         late2 = (late_s * fit.gain * moves / (2.0 * problem.step_s)) ** 2
-        found.append((fit, misfit(replace(fit, residuals=fit.residuals / np.sqrt(1.0 + late2 / best.loss)))))
+        found.append((fit, misfit(fit, np.sqrt(1.0 + late2 / best.loss))))
     return found
 
 
