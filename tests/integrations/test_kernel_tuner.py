@@ -17,6 +17,7 @@ import pytest
 
 import pmtpy
 from pmtpy.errors import TargetError
+from pmtpy.regions.pool import _pool
 
 SCRIPT = Path(__file__).with_name("tune.py")
 WATTS = 60.0  # of the virtual world, and so of each sensor in it
@@ -268,4 +269,7 @@ def test_two_observers_of_one_name_are_refused_and_of_two_names_are_not() -> Non
     with pytest.raises(TargetError, match="two observers would write pmt_energy"):
         one.register_device(SimpleNamespace(observers=[one, same]))
     other = EnergyObserver("rapl:virtual", name="gpu")
-    other.register_device(SimpleNamespace(observers=[one, other]))
+    try:
+        other.register_device(SimpleNamespace(observers=[one, other]))
+    finally:
+        _pool.close()  # or the tests after this one could choose no load
