@@ -336,9 +336,9 @@ class Integrator:
             lost = lost.copy()
             lost[0] = 1
         self.lost += int(lost.sum()) if lost.base is not self._same.lost else 0
-        self._started = True
-        self._t_ns = int(t_ns[-1])
-        self._watts, self._joules = watts[:, -1].tolist(), joules[:, -1].tolist()
+        last_ns, last_watts, last_joules = int(t_ns[-1]), watts[:, -1].tolist(), joules[:, -1].tolist()
+        # No call between these: Ctrl-C, which comes at calls, finds all of them old or all new.
+        self._started, self._t_ns, self._watts, self._joules = True, last_ns, last_watts, last_joules
         values = si[plan.values].T if self._values else np.empty((n, 0))
         return Frame(t_ns, watts.T, joules.T, values, lost, uncovered, block.marks)
 

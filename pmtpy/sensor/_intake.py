@@ -79,7 +79,9 @@ class Intake:
         self._take(source, interval_s)
 
     def _take(self, source: Source, interval_s: float | None) -> None:
-        self.source, self._resumed = source, False
+        self.source = source
+        self._anew = ""  # why nothing is known of the time before the next row
+        self._absorbing = False  # whether rows are being brought onto the curve, or were when an exception came
         self.period_s = interval_s or source.traits.interval_s
         # Of a total made of counters nothing is missed while nobody reads.
         parts = [self.layout.energy[i - 1] for i in self.layout.in_total] or self.layout.energy
@@ -103,6 +105,9 @@ class Intake:
         """Take all that has come. Raises as the source does, and again at every later call once it is lost."""
         if self.failure is not None:
             raise self.failure
+        self._whole(self._take_all)
+
+    def _take_all(self) -> None:
         more = True
         while more:
             try:
@@ -129,33 +134,54 @@ class Intake:
         except PmtError as error:
             self.fail(error)
             raise
-        apart = self.feed is None and not (self._labels.waiting or self._resumed)
+        apart = self.feed is None and not (self._labels.waiting or self._anew)
         if apart and isinstance(taken, Row) and taken.t_ns >= asked_ns:
             # The register was read just now: its row is the instant, with nothing to be bridged beside it.
             return taken
-        self._absorb(taken)
+        self._whole(lambda: self._absorb(taken))
         return None
+
+    def _whole(self, take: Callable[[], None]) -> None:
+        """Do a step whole or not at all: a signal's handler that asks meanwhile is refused by the lock.
+
+        What breaks it off, as Ctrl-C does, may have lost rows that had come: of their time nothing is known. A register
+        that was not read is read the next time.
+        """
+        try:
+            self.lock.in_step = True
+            take()
+        except PmtError:
+            raise
+        except BaseException:
+            if self._absorbing or self.source.traits.streaming:
+                self._anew = self._anew or "a reading of the sensor was interrupted"
+            raise
+        finally:  # by no call, at which another exception could come
+            self.lock.in_step = False
 
     def _read_noted(self, gaps: ReadingGaps) -> Block | Row:
         return gaps.noted(self.source, self._clock, self.period_s, self.curve.history.newest)
 
     def _absorb(self, taken: Block | Row) -> None:
+        self._absorbing = True
         if self._sent and isinstance(taken, Block):
             for _, label in taken.marks:
                 if label in self._sent:
                     self._sent.remove(label)
-        resumed = self._resumed and (isinstance(taken, Row) or len(taken) > 0)
-        if resumed:
-            taken, self._resumed = self._resuming(taken), False
+        anew = self._anew if isinstance(taken, Row) or len(taken) else ""
+        if anew:
+            taken = self._beginning(taken)
         rows = self.curve.advance(taken)
-        if resumed:
-            self.curve.explain("the sensor was opened again")
+        if anew:
+            self.curve.explain(anew)
+            self._anew = ""
         if rows is not None:
             if self._labels.waiting:
                 rows = self._labels.onto(rows)
             self.curve.kept.append(rows)
             if self.feed is not None:
                 self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
+        self._absorbing = False
 
     # -- a device that is lost, and comes back ---------------------------------------------------------------------
 
@@ -167,7 +193,7 @@ class Intake:
     def resume(self, source: Source, interval_s: float) -> None:
         """Go on with the same device, opened anew after a loss; the time between has no known energy."""
         self._take(source, interval_s)
-        self._resumed, self.failure = True, None
+        self._anew, self.failure = "the sensor was opened again", None
         self.step()
 
     def check_same(self, source: Source) -> None:
@@ -181,8 +207,8 @@ class Intake:
             )
             raise TargetError(msg)
 
-    def _resuming(self, taken: Block | Row) -> Block:
-        """Mark rows as those of a device that was opened anew: its counters do not continue, and polls were missed."""
+    def _beginning(self, taken: Block | Row) -> Block:
+        """Mark rows as those of a device that begins anew: its counters do not continue, and polls were missed."""
         rows = Block.row(taken.t_ns, taken.counts, lost=taken.lost) if isinstance(taken, Row) else taken
         newest_ns = self.curve.newest_ns
         if newest_ns is None or self.source.traits.streaming:

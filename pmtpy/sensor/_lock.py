@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-from pmtpy.errors import SourceLostError
+from pmtpy.errors import ReadError, SourceLostError
 
 ANSWER_S = 20.0  # for which a reading is waited for: the slowest instruments are given up after ten
 _WAIT_AFTER_VAIN_S = 0.5  # for which one is that was waited for in vain before
@@ -16,6 +16,9 @@ _WAIT_AFTER_VAIN_S = 0.5  # for which one is that was waited for in vain before
 class PatientLock:
     """Held while a source is read and its curve is asked; may be taken again by the thread that has it.
 
+    But not in the midst of a step, where only a signal's handler can ask: half a step is no curve, and a source that is
+    read within its own reading brings rows twice or not at all. The with-statement raises ReadError there.
+
     A driver may hang, or the bus behind it, and whoever reads it has the lock for ever then. So the with-statement
     raises SourceLostError instead of waiting for longer than the slowest instrument needs.
 
@@ -23,13 +26,19 @@ class PatientLock:
     ----------
     target : str
         The name of the sensor, for the message.
+
+    Attributes
+    ----------
+    in_step : bool
+        Whether the thread that has it is taking rows.
     """
 
-    __slots__ = ("_in_vain", "_lock", "_target")
+    __slots__ = ("_in_vain", "_lock", "_target", "in_step")
 
     def __init__(self, target: str) -> None:
         self._lock, self._target = threading.RLock(), target
         self._in_vain = False  # whether the last wait was, since when nobody had it
+        self.in_step = False
 
     def acquire(self, *, blocking: bool = True, timeout: float = -1.0) -> bool:
         """Take the lock, or say that it was not to be had: as a lock of :mod:`threading` does.
@@ -41,6 +50,9 @@ class PatientLock:
         taken = self._lock.acquire(blocking, timeout)
         if taken or timeout > 0:
             self._in_vain = not taken
+        if taken and self.in_step:
+            self._lock.release()
+            return False
         return taken
 
     def release(self) -> None:
@@ -64,6 +76,10 @@ class PatientLock:
     def __enter__(self) -> None:
         if self._lock.acquire(False):
             self._in_vain = False
+            if self.in_step:
+                self._lock.release()
+                msg = f"{self._target} is just being read by this thread, which a signal interrupted: ask again later"
+                raise ReadError(msg)
         elif not self.acquire(timeout=ANSWER_S):
             msg = f"{self._target} has not answered for {ANSWER_S:g} s: its driver, or the bus behind it, hangs"
             raise SourceLostError(msg)

@@ -378,11 +378,12 @@ class Acquisition:
     def close(self) -> None:
         """Stop reading, release the device; once, though it may be called again after an interruption.
 
-        A device that does not answer is not waited for: it is the system's when the process ends.
+        A device that does not answer is not waited for, nor a reading of this thread that a signal interrupted: it is
+        the system's when the process ends.
         """
         self.intake.unusable, self.closed = f"{self.target} was closed", True
         if not self.intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):
-            _log.warning("%s does not answer: it is left open", self.target)
+            _log.warning("%s is still being read, and left open", self.target)
             return  # the poller, if that is who waits for it, ends by itself
         self.intake.lock.release()
         self.schedule()

@@ -73,6 +73,8 @@ class BoardClock:
     stamp_lag : float
         How many intervals after the middle of what it measured a frame is stamped: 0.5 where the stamp is taken at
         the end of the averaging.
+    floor_ns : int
+        No row is as early: that of the newest row of a clock before this one.
 
     Attributes
     ----------
@@ -80,7 +82,7 @@ class BoardClock:
         Frames that were counted as lost by their delay and turned up after all; they were dropped.
     """
 
-    def __init__(self, nominal_us: float, stamp_lag: float) -> None:
+    def __init__(self, nominal_us: float, stamp_lag: float, floor_ns: int = -(1 << 62)) -> None:
         self.returned = 0
         self._counter = FrameCounter(nominal_us)
         self._envelope = Envelope()
@@ -95,7 +97,7 @@ class BoardClock:
         self._arrived_ns = 0
         self._aside_ns = 0.0  # by which the line is still to be moved
         self._least = 0  # fewest frames whose absence stamps do not show
-        self._last = (-1, -1)  # number and time of the newest row returned
+        self._last = (-1, floor_ns)  # number and time of the newest row returned
         self._delays = Delays()
         self._window: list[tuple[float, Point]] = []
         self._lows: deque[float] = deque(maxlen=2 * _STEADY_WINDOWS)  # of the latest windows
@@ -218,7 +220,7 @@ class BoardClock:
         self._least = self._counter.next_alike(0.0, 0)
         self._number = points[0][0]
         self._ns = round(min(t - (n - self._number) * self._slope for n, t in points)) - GUARD_NS
-        self._last = (first - 1, -(1 << 62))
+        self._last = (first - 1, self._last[1])
         self._began = points[0]
 
     def _step_down(self, points: list[Point]) -> int:

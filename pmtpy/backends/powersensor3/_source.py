@@ -87,6 +87,8 @@ class PowerSensor3Source(Source):
         self._lost: SourceLostError | None = None
         variant = board.firmware.variant
         self._stream = FrameStream(variant.interval_us, variant.stamp_lag)
+        self._newest_ns = -(1 << 62)  # the newest row
+        self._decoding = False  # still so at the next call: an exception, as of Ctrl-C, came in the midst of it
         self._journal = Journal()
         self._counted = (0, 0, 0, 0)  # damaged, skipped, dropped, returned: as far as they are in the journal
         part = (serial or board.name).strip("/").replace("/", "-")
@@ -161,8 +163,12 @@ class PowerSensor3Source(Source):
         Raises SourceLostError: the line was hung up, or the board has sent nothing for ``silence_s``, where that was
         asked for.
         """
+        if self._decoding:
+            self._begin_anew()
         pieces = self._next_pieces()
+        self._decoding = True
         rows = self._stream.feed(pieces, last=self._lost is not None and not self._pending) if pieces else None
+        self._decoding = False
         if rows is None or not len(rows):
             self._check_silence()
             if self._lost is not None and not self._pending:
@@ -172,7 +178,14 @@ class PowerSensor3Source(Source):
             silent_s = (pieces[-1][0] - self._heard_ns) / NS_PER_S
             self._journal.add("silent", self._heard_ns, pieces[-1][0], silent_s)
         self._heard_ns = pieces[-1][0]
+        self._newest_ns = int(rows.t_ns[-1])
         return self._block(rows)
+
+    def _begin_anew(self) -> None:
+        """Drop what waited to be placed in time: frames and their times may not be of one another any more."""
+        variant = self._board.firmware.variant
+        self._stream = FrameStream(variant.interval_us, variant.stamp_lag, self._newest_ns)
+        self._counted = (0, 0, self._counted[2], 0)
 
     @property
     def has_backlog(self) -> bool:

@@ -31,6 +31,11 @@ class Rows:
 class FrameStream:
     """Takes a stream apart, piece by piece. Used by one thread at a time.
 
+    Parameters
+    ----------
+    nominal_us, stamp_lag, floor_ns
+        As of :class:`BoardClock`.
+
     Attributes
     ----------
     decoder : Decoder
@@ -39,9 +44,9 @@ class FrameStream:
         Knows how far times can be trusted.
     """
 
-    def __init__(self, nominal_us: float, stamp_lag: float) -> None:
+    def __init__(self, nominal_us: float, stamp_lag: float, floor_ns: int = -(1 << 62)) -> None:
         self.decoder = Decoder()
-        self.clock = BoardClock(nominal_us, stamp_lag)
+        self.clock = BoardClock(nominal_us, stamp_lag, floor_ns)
         self._levels: Levels = np.empty((0, SENSORS), np.uint16)  # of frames whose times are not settled
         self._marked: list[tuple[int, int]] = []
 

@@ -382,3 +382,30 @@ def test_much_that_waited_is_decoded_in_parts_and_one_reading_takes_it_all() -> 
     with Sensor(source, "board", clock) as sensor:
         before = sensor.read()
         assert clock.now_ns() - before.t_ns < 1_000_000
+
+
+def test_a_decoding_that_is_broken_off_leaves_no_frames_with_the_times_of_others() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60", fault="lose:rate=3e-3")  # some frames wait for later ones
+    read_for(source, clock, 1.0)
+    stream, broken = inner(source)._stream, 0
+    placed = stream.clock.feed
+
+    def interrupted(*given: object, **options: object) -> None:
+        placed(*given, **options)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream.clock, "feed", interrupted)
+        while not stream.clock.waiting or not broken:
+            with pytest.raises(KeyboardInterrupt):
+                read_for(source, clock, 0.05)
+            broken += 1
+    newest_ns = clock.now_ns() - round((broken + 1) * 0.05e9)
+    for block in read_for(source, clock, 1.0):
+        assert len(block.raw) == len(block.t_ns)
+        if len(block):
+            assert (np.diff(block.t_ns, prepend=newest_ns) > 0).all()
+            newest_ns = int(block.t_ns[-1])
+    assert newest_ns > clock.now_ns() - 0.5e9
+    source.close()
