@@ -8,7 +8,8 @@ channels change between boots and kernels, so chips are named by driver and addr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pmtpy.backends import _hwmon
@@ -134,8 +135,23 @@ def _attributes(directory: Path, chip: str) -> tuple[Attribute, ...]:
         named = [(path, _FILE.fullmatch(path.name)) for path in entries(place).paths]
         found = [_attribute(path, match, chip) for path, match in named if match is not None and not path.is_dir()]
         if found:
-            return tuple(attribute for attribute in found if attribute is not None)
+            return _told_apart([attribute for attribute in found if attribute is not None])
     return ()
+
+
+def _told_apart(attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+    """Number those of one kind that bear the same label: a label that several bear does not say what each measures.
+
+    An energy and a power of one label are of one part, and so are its average and its momentary power, which bear one
+    number.
+    """
+    numbers: dict[tuple[str, str], set[int]] = {}
+    for attribute in attributes:
+        numbers.setdefault((attribute.kind, attribute.label.lower()), set()).add(attribute.number)
+    return tuple(
+        replace(a, label=f"{a.label} {a.number}") if a.label and len(numbers[a.kind, a.label.lower()]) > 1 else a
+        for a in attributes
+    )
 
 
 def scan(root: Path) -> tuple[tuple[Chip, ...], tuple[str, ...]]:

@@ -155,6 +155,22 @@ def test_unrelated_voltages_and_currents_are_not_multiplied(clock: ManualClock) 
     tree.close()
 
 
+def test_readings_that_bear_one_label_are_parts_of_their_own(clock: ManualClock) -> None:
+    tree = Tree()
+    tree.write("class/hwmon/hwmon0/name", "regulators")
+    for number, watts in ((1, 5), (2, 7)):
+        tree.write(f"class/hwmon/hwmon0/power{number}_input", watts * 1_000_000)
+        tree.write(f"class/hwmon/hwmon0/power{number}_label", "Rail")
+    source = hwmon.open_source(None, clock=clock, sysfs_root=tree.root)
+    assert in_total(source) == []
+    assert any("which of 'Rail 1', 'Rail 2' make a total is not known" in note for note in source.identity.notes)
+    source.close()
+    source = hwmon.open_source(None, clock=clock, sysfs_root=tree.root, label="rail 1,rail 2")
+    assert in_total(source) == ["rail_1", "rail_2"]
+    source.close()
+    tree.close()
+
+
 def test_the_average_of_a_meter_is_integrated_as_steps(make: Callable[[str], Board], clock: ManualClock) -> None:
     source = open_board(make("grace"), clock, "power_meter")
     assert {c.window_s for c in source.channels} == {0.05}
