@@ -30,7 +30,7 @@ def fixed(value: float, places: int) -> str:
 
 def duration(seconds: float) -> str:
     """Return a length of time to three digits: ``650 ms``, ``12.3 s``."""
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{seconds * 1e3:.3g} ms"
 
 
 def not_covered(seconds: float, of_s: float) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,10 @@ from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import duration
+from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats, Frame, Layout
-from pmtpy.core.source import Remarks
+from pmtpy.core.source import Remarks, Timestamps
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import Around, CurvePoint
 
@@ -28,6 +31,13 @@ _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 _LATELY_S = 1.0  # how far back it is looked what a stream does
+_ALL_S = 1e9  # of what is kept
+_OF_ANOTHER = (
+    "its readings change at multiples of {} only, {:.3g} times what its profile says ({}): the profile is probably of "
+    "another register or setting, so the energy is not corrected for how the sensor follows time, and the gain may be "
+    "another too; make a profile of this one (pmtpy characterise). A load that changes at such times alone looks the "
+    "same"
+)
 
 
 class Facts(NamedTuple):
@@ -39,23 +49,61 @@ class Facts(NamedTuple):
     reach_s: tuple[float, ...]  # how long after an instant rows still tell something of it, for each channel of energy
     margin_s: float  # how far around a region rows tell something of it, or of when the register is renewed
     late: tuple[int, ...]  # channels of energy whose lag is counted back
+    # channels that are renewed more seldom than their profiles say, which then tell nothing of them in time: how often
+    seldom_s: Mapping[str, float]
 
     @classmethod
     def of(cls, made: Acquisition) -> Facts:
         """Return those of an acquisition, which last as long as it does."""
         found = _facts.get(made)
         if found is None:
-            found = _facts[made] = cls._worked_out(made.layout, made.calibration)
+            found = _facts[made] = cls._worked_out(made.layout, made.calibration, {})
         return found
 
     @classmethod
-    def _worked_out(cls, layout: Layout, calibration: Calibration | None) -> Facts:
-        kernels = _kernels(layout, calibration)
+    def seen(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Facts:
+        """Return those of an acquisition after a look at all the rows that it keeps.
+
+        What was found of a register holds until its readings contradict it: later rows may show nothing of it.
+        """
+        facts = cls.of(made)
+        if not facts.kernels and not facts.seldom_s:
+            return facts
+        profiles = _kernels(made.layout, made.calibration)
+        traits, demand = made.intake.source.traits, made.demand
+        sparse = traits.timestamps is Timestamps.DEVICE_UPDATE and not traits.streaming  # a row for what is new alone
+        polled_s = max(demand.interval_s, demand.dump_s or 0.0) if sparse else 0.0
+        told = _renewed_s(made.layout, profiles, made.around(a, b, _ALL_S).frames, polled_s)
+        seldom = dict(facts.seldom_s)
+        for name, every_s in told.items():
+            if every_s > profiles[name].response.period_s:
+                seldom.setdefault(name, every_s)
+            else:
+                seldom.pop(name, None)
+        if seldom != facts.seldom_s:
+            facts = _facts[made] = cls._worked_out(made.layout, made.calibration, seldom)
+        return facts
+
+    @classmethod
+    def _worked_out(cls, layout: Layout, calibration: Calibration | None, seldom_s: Mapping[str, float]) -> Facts:
+        kernels = {n: p for n, p in _kernels(layout, calibration).items() if n not in seldom_s}
+        if seldom_s:
+            known = [_timed(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
+            layout = replace(layout, channels=tuple(known))
         reach = tuple([_reach_s(c, kernels.get(c.name)) for c in layout.energy])
         both = zip(layout.energy, reach, strict=True)
         margin = max([_margin_s(c, r, corrected=c.name in kernels) for c, r in both], default=0.0)
         late = tuple([i for i, c in enumerate(layout.energy) if may_be_lag_corrected(c)])
-        return cls(layout, calibration, kernels, reach, margin, late)
+        return cls(layout, calibration, kernels, reach, margin, late, seldom_s)
+
+    def strangers(self) -> dict[int, str]:
+        """Say of channels, by their place, that their profiles are probably of another register."""
+        said = dict[int, str]()
+        for i, channel in enumerate(self.layout.energy):
+            if channel.name in self.seldom_s and self.calibration is not None:
+                every, stated = self.seldom_s[channel.name], self.calibration.profiles[channel.name].response.period_s
+                said[i] = _OF_ANOTHER.format(duration(every), every / stated, duration(stated))
+        return said
 
 
 _facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()
@@ -74,7 +122,8 @@ class Kept(NamedTuple):
     uncovered_s: tuple[float, ...]
     rows: Around  # the rows, in order; of a long interval the middle may be missing
     remarks: Remarks
-    doubts: Mapping[int, str]  # why energy of a channel is not known, by its place
+    # why energy of a channel is not known, or its profile not of it, by its place
+    doubts: Mapping[int, str]
     # for each channel: mean power of a counter that rests, up to then; NaN: it has rested since it began to count
     rested_watts: tuple[float, ...]
     streaming: bool
@@ -85,7 +134,7 @@ class Kept(NamedTuple):
     @classmethod
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Kept:
         """Take it down."""
-        facts, length_ns, source = Facts.of(made), b.t_ns - a.t_ns, made.intake.source
+        facts, length_ns, source = Facts.seen(made, a, b), b.t_ns - a.t_ns, made.intake.source
         margin = max(facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9)
         both = zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
         uncovered_s = tuple([min(y - x, length_ns) / 1e9 for x, y in both])
@@ -100,7 +149,7 @@ class Kept(NamedTuple):
             uncovered_s,
             made.around(a, b, margin, most=None if facts.kernels else _MAX_CONTEXT_ROWS),
             made.remarks(a.t_ns, b.t_ns),
-            {i: why for i, why in whys if why},
+            {i: why for i, why in whys if why} | facts.strangers(),
             tuple([made.rested_watts(i, a.t_ns) for i in range(1, len(a.joules))]),
             source.traits.streaming,
             made.carry_s,
@@ -178,6 +227,28 @@ def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profi
     profiles = calibration.profiles if calibration is not None else {}
     powers = [c for c in layout.energy if is_power(c) and c.name in profiles] if profiles else []
     return {c.name: profiles[c.name] for c in powers if profiles[c.name].response.shaped}
+
+
+def _renewed_s(
+    layout: Layout, profiles: Mapping[str, Profile], frames: Sequence[Frame], polled_s: float
+) -> dict[str, float]:
+    """Return how often registers are renewed by their readings, where those tell it."""
+    from pmtpy.analysis.clocking import renewed_every_s  # only those who have a profile pay for it
+
+    t_s, found = np.concatenate([f.t_ns for f in frames]) / 1e9, dict[str, float]()
+    for i, channel in enumerate(layout.energy):
+        if channel.name in profiles and (period_s := profiles[channel.name].response.period_s):
+            watts = np.concatenate([f.watts[:, i + 1] for f in frames])
+            known = np.isfinite(watts)
+            found[channel.name] = renewed_every_s(t_s[known], watts[known], period_s, polled_s)
+    return {name: every_s for name, every_s in found.items() if every_s}
+
+
+def _timed(channel: Channel, every_s: float) -> Channel:
+    """Return a channel of which nothing is known in time but how often it is renewed."""
+    of, how = channel.response, Response.stated(refresh_s=Number(every_s))
+    how = replace(how, known_at_w=of.known_at_w, state_w=of.state_w, state_s=of.state_s)
+    return replace(channel, method=None, response=how)
 
 
 def _reach_s(channel: Channel, profile: Profile | None) -> float:

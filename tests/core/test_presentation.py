@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pmtpy.core.presentation import in_same_digits, said_once
+from pmtpy.core.presentation import duration, in_same_digits, said_once
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,10 @@ def test_a_number_has_as_many_digits_as_its_uncertainty_lets_count(
     value: float, uncertainty: float, shown: tuple[str, str]
 ) -> None:
     assert in_same_digits(value, uncertainty) == shown
+
+
+def test_nearly_a_second_is_no_thousand_milliseconds() -> None:
+    assert [duration(s) for s in (0.9994, 0.99995, 1.0)] == ["999 ms", "1 s", "1 s"]
 
 
 def test_what_is_said_of_many_names_alike_is_said_once_where_it_was_said_first() -> None:

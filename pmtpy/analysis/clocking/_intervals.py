@@ -68,17 +68,31 @@ def few_own(own: int, changes: int) -> DeclinedError:
 def own_changes(v: Floats) -> Bools:
     """Which differences of readings the load cannot have made by jumping between a few levels.
 
-    A sensor without noise that follows at once shows the load's edges and nothing else, and they may lie on a
-    lattice of their own. A level is a reading that comes back again and again.
+    Raises DeclinedError: there are too few of them to find a period.
     """
-    changed = np.diff(v) != 0.0
-    at = np.flatnonzero(changed)
-    if len(at) < MIN_CHANGES:
+    many = int(np.count_nonzero(np.diff(v)))
+    if many < MIN_CHANGES:
         msg = (
-            f"the readings change {len(at)} times, too few to find an update period ({MIN_CHANGES} are needed): "
+            f"the readings change {many} times, too few to find an update period ({MIN_CHANGES} are needed): "
             "the power is constant or the recording too short"
         )
         raise DeclinedError(msg, load="use a load that varies")
+    own = not_the_loads(v)
+    if np.sum(own) < MIN_CHANGES:
+        raise few_own(int(np.sum(own)), many)
+    return own
+
+
+def not_the_loads(v: Floats) -> Bools:
+    """Which differences of readings are changes that the load cannot have made by jumping between a few levels.
+
+    A sensor without noise that follows at once shows the load's edges and nothing else, and they may lie on a
+    lattice of their own. A level is a reading that comes back again and again.
+    """
+    out = np.asarray(np.diff(v) != 0.0, np.bool_)
+    at = np.flatnonzero(out)
+    if not len(at):
+        return out
     runs = v[np.append(at, at[-1] + 1)]
     values, which, counts = np.unique(runs, return_inverse=True, return_counts=True)
     levels = (counts >= max(_LEVEL_RUNS, _LEVEL_SHARE * len(runs)))[which]
@@ -86,8 +100,5 @@ def own_changes(v: Floats) -> Bools:
     span = float(values[-1] - values[0])
     if span >= _MIN_STEPS_OF_SPAN * float(np.min(np.diff(values))):
         jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
-    if len(at) - np.sum(jump) < MIN_CHANGES:
-        raise few_own(int(len(at) - np.sum(jump)), len(at))
-    out = np.zeros(len(changed), np.bool_)
     out[at] = ~jump
     return out

@@ -1,0 +1,89 @@
+"""Whether a register is renewed more seldom than its profile says: the profile may be of another one.
+
+Between renewals nothing changes, so all times from one change to the next are whole multiples of the time between
+renewals, the measure. A power that changes when it likes has none: each of those times fits one by chance, in as many
+of so many cases as what polls leave open of it, or one period of the profile, is of the measure. Many measures are
+tried, so that chance has as many tries.
+
+Changes between levels that come again the load may have made by itself, and it may repeat: of such times alike are one.
+A load that never changes but in step with some measure, at powers that never come again, looks the same.
+
+Pure; times are seconds. docs/uncertainty.md ("A profile of another register") has the figures.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pmtpy.analysis.clocking._intervals import Bools, not_the_loads
+from pmtpy.core.rows import Floats
+
+_ODDS = 1000.0  # against chance, above which it is believed
+_MIN_RATIO = 1.9  # to the period of the profile: what lies on its grid may be twice as far apart, but for its wander
+_MAX_RATIO, _MAX_APART = 100.0, 300.0  # to it, of measures and of times from change to change: what is tried is bounded
+_WANDER = 0.1  # of the profile's period, by which renewals are early or late at most
+_MOST_CHANGES = 60  # the last ones; more tell no more
+_FINENESS = 0.25  # of what is open of a time: by as much the measures that are tried leave it open
+
+
+def renewed_every_s(t_s: Floats, watts: Floats, period_s: float, polled_s: float = 0.0) -> float:
+    """Return the time between renewals; that of the profile where changes are as close; 0: nothing tells it.
+
+    Parameters
+    ----------
+    t_s, watts : float64, shape (n,)
+        Rows in order.
+    period_s : float
+        Time between renewals by the profile, more than 0.
+    polled_s : float
+        Time between polls of which those that found nothing new made no row, as where rows bear the instant of
+        renewal: what was renewed twice from one to the next was seen once. 0: there is a row for each poll.
+    """
+    new = np.flatnonzero(np.diff(watts) != 0.0)[-_MOST_CHANGES:]
+    before = t_s[new + 1]
+    after = before - polled_s if polled_s else t_s[new]
+    middle, half = (after + before) / 2.0, (before - after) / 2.0 + _WANDER * period_s
+    apart, open_s = np.diff(middle), half[1:] + half[:-1]
+    most, least = float(np.min(apart + open_s, initial=math.inf)), _MIN_RATIO * period_s
+    if most < least:
+        return period_s
+    if len(apart) < 2:
+        return 0.0
+    own = not_the_loads(watts)[new]
+    speaks = (own[1:] & own[:-1]) | _first_of_their_kind(apart, 2.0 * open_s)
+    near = apart < _MAX_APART * period_s
+    if not np.any(near):
+        return 0.0
+    return _measure(apart[near], open_s[near], speaks[near], (least, min(most, _MAX_RATIO * period_s)))
+
+
+def _measure(apart: Floats, open_s: Floats, speaks: Bools, between: tuple[float, float]) -> float:
+    """Return of what times are whole multiples, as far as is open of each, by those that speak for it; 0: of nothing.
+
+    The measure lies between two bounds.
+    """
+    least, most = between
+    fine = 2.0 * _FINENESS * float(np.min(open_s / apart))
+    tried = np.geomspace(least, most, 2 + int(math.log(most / least) / fine))
+    multiples = np.maximum(np.rint(apart / tried[:, None]), 1.0)
+    allowed = (1.0 + _FINENESS) * open_s
+    fits = np.flatnonzero(np.all(np.abs(apart - multiples * tried[:, None]) <= allowed, axis=1))
+    if not len(fits):
+        return 0.0
+    chance = np.minimum(np.fmax(2.0 * allowed, least / _MIN_RATIO)[speaks] / tried[fits, None], 1.0)
+    nats = -np.sum(np.log(chance), axis=1)
+    best = int(np.argmax(nats))
+    if np.logaddexp.reduce(nats) - math.log(len(tried)) <= math.log(_ODDS):  # the mean over all that are tried
+        return 0.0
+    return float(np.sum(apart) / np.sum(multiples[fits[best]]))
+
+
+def _first_of_their_kind(apart: Floats, alike_s: Floats) -> Bools:
+    """Which times are not like any that is shorter."""
+    order, first, last = np.argsort(apart), np.zeros(len(apart), np.bool_), -math.inf
+    for i in order.tolist():
+        first[i] = apart[i] > last + alike_s[i]
+        last = apart[i] if first[i] else last
+    return first
