@@ -205,8 +205,11 @@ def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | N
     """Return cumulative energies in which lost rows are bridged by the powers either side; None if none are known."""
     if not np.all(np.isfinite(joules)):
         return None
-    spent = np.where(lost[1:] > 0, (watts[1:] + watts[:-1]) / 2.0 * np.diff(t), np.diff(joules))
-    return np.concatenate([[0.0], np.cumsum(spent)])
+    spent, after = np.diff(joules), np.flatnonzero(lost[1:] > 0)
+    spent[after] = (watts[after + 1] + watts[after]) / 2.0 * (t[after + 1] - t[after])
+    total = np.zeros(len(joules))
+    np.cumsum(spent, out=total[1:])
+    return total
 
 
 def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadIntervals:

@@ -293,13 +293,19 @@ def _least(residuals: Callable[[Floats], Floats], start: Floats, steps: Floats, 
     """Return the parameters of the least squares, none below its bound; derivatives are differences over ``steps``."""
     from scipy.optimize import least_squares
 
+    tried: tuple[Floats, Floats] | None = None  # the derivatives are asked for where the residuals were last, or nearly
+
+    def whole(at: Floats) -> Floats:
+        nonlocal tried
+        if tried is None or not np.array_equal(tried[0], at):
+            tried = at.copy(), residuals(at)
+        return tried[1]
+
     def jacobian(at: Floats) -> Floats:
-        here = residuals(at)
+        here = whole(at)
         return np.stack([residuals(at + step) - here for step in np.diag(steps)], axis=1) / steps
 
-    found = least_squares(
-        residuals, start, jacobian, (bounds, math.inf), ftol=_ARRIVED, x_scale="jac", max_nfev=_ROUNDS
-    )
+    found = least_squares(whole, start, jacobian, (bounds, math.inf), ftol=_ARRIVED, x_scale="jac", max_nfev=_ROUNDS)
     return np.where(found.active_mask < 0, bounds, found.x)  # what lies at its bound lies on it
 
 

@@ -85,8 +85,10 @@ class Grid:
         state = self.oldest(self.t - self.lags_s[-1], 0.0, tau_s)
         out = np.empty((len(self.t), len(self.lags_s)), order="F")
         out[:, -1] = state - np.mean(state)
+        np.multiply(1.0 - q, power, out=out[:, :-1])
+        older = np.empty(len(self.t))
         for j in range(len(self.lags_s) - 2, -1, -1):
-            out[:, j] = q * out[:, j + 1] + (1.0 - q) * power[:, j]
+            out[:, j] += np.multiply(q, out[:, j + 1], out=older)
         return out
 
     def triangles(self) -> tuple[Floats, Floats]:

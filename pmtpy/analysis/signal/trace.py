@@ -238,12 +238,15 @@ class Responder:
     def _smooth(self, t: Floats, tau_s: float) -> Floats:
         length = 2.0 ** math.floor(math.log2(tau_s / _KNOTS_PER_TAU))
         if length not in self._thin:
-            self._thin[length] = self._curve.thinned(length)
+            thin = self._curve.thinned(length)
+            # Of a short time constant all knots stay: the curve itself is kept, not one copy for each.
+            self._thin[length] = self._curve if len(thin.t_s) == len(self._curve.t_s) else thin
         thin = self._thin[length]
         if tau_s not in self._states:
             if len(self._states) == _STATES:
                 del self._states[next(iter(self._states))]  # the oldest
-            self._states[tau_s] = _behind(thin.t_s, thin.watts(), tau_s)
+            watts = self._watts if thin is self._curve else thin.watts()
+            self._states[tau_s] = _behind(thin.t_s, watts, tau_s)
         i = _place(thin.t_s, t)
         since = np.maximum(t - thin.t_s[i], 0.0)
         # Of the piece that has begun the energy is known up to the instant itself.
@@ -275,13 +278,12 @@ def _behind(t: Floats, power: Floats, tau_s: float) -> Floats:
     """
     from scipy.linalg.blas import dtbsv
 
-    band = np.ones((2, len(t)), order="F")
-    kept = band[1, :-1]
-    np.divide(t[1:] - t[:-1], -tau_s, out=kept)
-    np.exp(kept, out=kept)
+    kept = np.diff(t)
+    np.exp(np.divide(kept, -tau_s, out=kept), out=kept)
     states = np.empty(len(t))
     states[0] = power[0]
     np.subtract(1.0, kept, out=states[1:])
     states[1:] *= power
-    np.negative(kept, out=kept)
+    band = np.empty((2, len(t)), order="F")  # of which the diagonal is taken for ones
+    np.negative(kept, out=band[1, :-1])
     return np.asarray(dtbsv(1, band, states, lower=1, diag=1, overwrite_x=1), np.float64)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -106,3 +108,16 @@ def test_the_stretch_that_tells_most_is_where_the_readings_vary() -> None:
     part = whole.telling(20)
     assert part.k.tolist() == list(range(50, 70))
     assert whole.telling(200) is whole
+
+
+def test_short_time_constants_keep_no_copies_of_a_meter() -> None:
+    knots = 50_000
+    respond = Responder(PowerTrace.of_levels(np.linspace(0.0, 50.0, knots), 100.0 + np.arange(knots + 1) % 7.0))
+    at = np.linspace(1.0, 40.0, 50)
+    tracemalloc.start()
+    for power in range(10, 26):
+        respond(at, 0.0, 2.0**-power)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # The last states are kept; before, of each power of two a copy as well.
+    assert kept < 6 * 8 * knots
