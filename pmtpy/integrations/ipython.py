@@ -6,9 +6,11 @@ A cell that fails or is interrupted is reported too, and said to be. Needs IPyth
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib
 import math
 import shlex
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
@@ -103,6 +105,45 @@ class EnergyMagic:
         available on this machine); -o NAME keeps the result in that variable; -r N runs it N times; -q shows nothing.
         A cell that fails or is interrupted is measured up to there.
         """
+        args, code = self._asked(line, cell)
+        if self._awaits(code) and _loop_runs():
+            msg = "in a notebook a line cannot await: write %%energy as the first line of the cell"
+            raise UsageError(msg)
+
+        async def run() -> Any:
+            return self.shell.run_cell(code, store_history=False)
+
+        try:
+            self._energy(args, run).send(None)  # it waits for nothing, so it comes to its end at once
+        except StopIteration:
+            return
+
+    async def awaited(self, line: str, cell: str) -> None:
+        """Measure a cell with ``await``, in the loop in which the shell runs all others."""
+        args, code = self._asked(line, cell)
+
+        async def run() -> Any:
+            transformed = self.shell.transform_cell(code)
+            return await self.shell.run_cell_async(code, store_history=False, transformed_cell=transformed)
+
+        await self._energy(args, run)
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Have a cell that begins with ``%%energy`` and awaits something awaited itself; leave any other.
+
+        A magic is a plain call: it could only start a loop of its own, which a notebook, in which one runs, does not
+        allow.
+        """
+        name, _, options = lines[0].strip().partition(" ") if lines else ("", "", "")
+        code = "".join(lines[1:])
+        if name != "%%energy" or not self._awaits(code):
+            return lines
+        return [f"await get_ipython().find_cell_magic('energy').__self__.awaited({options!r}, {code!r})\n"]
+
+    def _awaits(self, code: str) -> bool:
+        return bool(self.shell.should_run_async(code, transformed_cell=self.shell.transform_cell(code)))
+
+    def _asked(self, line: str, cell: str | None) -> tuple[argparse.Namespace, str]:
         options, code = self._split(line, cell)
         if _is_empty(code):
             msg = "there is nothing to measure: write %energy STATEMENT, or %%energy as the first line of a cell"
@@ -119,8 +160,11 @@ class EnergyMagic:
         if args.output is not None and not args.output.isidentifier():
             msg = f"-o needs the name of a variable, not {args.output!r}"
             raise UsageError(msg)
+        return args, code
+
+    async def _energy(self, args: argparse.Namespace, run: Callable[[], Awaitable[Any]]) -> None:
         try:
-            regions, ended = self._measured(args.sensor or _available(), code, args.runs)
+            regions, ended = await _measured(args.sensor or _available(), run, args.runs)
             result = CellEnergy(regions, ended)
             if args.output is not None:
                 self.shell.user_ns[args.output] = result
@@ -145,28 +189,37 @@ class EnergyMagic:
                 rest = rest.strip()
         return " ".join(options), rest
 
-    def _measured(self, targets: list[str], code: str, runs: int) -> tuple[list[Region], str]:
-        """Run the code in the user's own names, as IPython runs a cell; return what was measured, and how it ended."""
-        regions: list[Region] = []
-        for _ in range(runs):
-            ended = "it was interrupted"
-            try:
-                measured = region("cell", *targets)
-                with measured:
-                    regions.append(measured)
-                    result: Any = self.shell.run_cell(code, store_history=False)
-                    ended = _problem(result)
-            except KeyboardInterrupt:  # before IPython took it, or behind
-                if not regions:
-                    raise
-                break
-            except PmtError as error:
-                if not regions:
-                    raise
-                ended = str(error)
-            if ended:
-                break
-        return regions, ended
+
+async def _measured(targets: list[str], run: Callable[[], Awaitable[Any]], runs: int) -> tuple[list[Region], str]:
+    """Run the code in the user's own names, as IPython runs a cell; return what was measured, and how it ended."""
+    regions: list[Region] = []
+    for _ in range(runs):
+        ended = "it was interrupted"
+        try:
+            measured = region("cell", *targets)
+            with measured:
+                regions.append(measured)
+                result = await run()
+                ended = _problem(result)
+        except KeyboardInterrupt:  # before IPython took it, or behind
+            if not regions:
+                raise
+            break
+        except PmtError as error:
+            if not regions:
+                raise
+            ended = str(error)
+        if ended:
+            break
+    return regions, ended
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_empty(code: str) -> bool:
@@ -178,7 +231,8 @@ def _problem(result: Any) -> str:
     error = result.error_before_exec or result.error_in_exec
     if error is None:
         return ""
-    return "it was interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+    broken_off = isinstance(error, (KeyboardInterrupt, asyncio.CancelledError))  # the second of a cell with await
+    return "it was interrupted" if broken_off else f"{type(error).__name__}: {error}"
 
 
 def _available() -> list[str]:
@@ -194,7 +248,9 @@ def _available() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Do what ``%load_ext pmtpy`` asks for."""
-    shell.register_magic_function(EnergyMagic(shell).energy, "line_cell", "energy")
+    magic = EnergyMagic(shell)
+    shell.register_magic_function(magic.energy, "line_cell", "energy")
+    shell.input_transformers_cleanup.append(magic.transform)
     show_recordings(shell.display_formatter.formatters["text/html"])
 
 

@@ -133,3 +133,24 @@ def test_the_tutorial_notebook_runs_from_its_first_cell_to_its_last() -> None:
     assert [e.ename for e in errors] == ["ZeroDivisionError"]  # the one that it shows on purpose
     tables = [o for o in outputs if "<table>" in str(o.get("data", {}).get("text/html", ""))]
     assert len(tables) >= 4
+
+
+def test_a_notebook_in_which_a_loop_runs_awaits_a_cell_to_its_end() -> None:
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    cells = [
+        "%load_ext pmtpy\nimport asyncio",
+        f"%%energy {RAPL} -q -o cost -r 2\nawait asyncio.sleep(0.05)\ndone = True",
+        "print(done, cost.ended, [r['rapl:virtual'].seconds >= 0.05 for r in cost.regions])",
+        f"%%energy {RAPL} -q -o broken\nawait asyncio.sleep(0)\n1 / 0",
+        "print(broken.ended)",
+        f"%energy {RAPL} await asyncio.sleep(0)",
+    ]
+    made = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    notebook = nbformat.v4.new_notebook(cells=made)
+    nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3", allow_errors=True).execute()
+    said = ["".join(str(o.get("text", o.get("ename"))) for o in cell.outputs) for cell in made]
+    assert said[2] == "True  [True, True]\n"
+    assert said[3:5] == ["ZeroDivisionError", "ZeroDivisionError: division by zero\n"]
+    assert "write %%energy as the first line" in said[5]
