@@ -21,7 +21,7 @@ from pmtpy.regions._synchronise import Device, Sync, device_of
 from pmtpy.regions.interval_energy import interval_energy
 from pmtpy.regions.measurement import Measurement, as_html
 from pmtpy.regions.pool import watching
-from pmtpy.regions.total import sum_up
+from pmtpy.regions.total import sum_up, why_no_sum
 from pmtpy.sensor.acquisition import Acquisition, OpenStretch
 from pmtpy.sensor.history import Bookmark
 from pmtpy.sensor.load_stamps import LoadStamps
@@ -323,15 +323,12 @@ class Region(Mapping[str, Measurement]):
         ------
         CoverageError
             External meters and built-in sensors watch the region together, or sensors of a GPU and of all GPUs at a
-            socket, or of sockets whose numbers are not known: what the one sees of the other is not known, so a sum
-            could count a device twice.
+            socket, or of sockets whose numbers are not known, or two meters of one serial number: what the one sees of
+            the other is not known, so a sum could count a device twice. Or no sensor says what it measures.
         """
         summed = sum_up(list(self._sensors.values()), dict(self.items()))
         if summed is None:
-            msg = (
-                f"no sum of {', '.join(self._sensors)}: an external meter, a sensor of all GPUs at a socket, or one of"
-                " a socket whose number is not known, may see what another sensor sees"
-            )
+            msg = f"no sum of {', '.join(self._sensors)}: {why_no_sum(list(self._sensors.values()))}"
             raise CoverageError(msg)
         return summed
 

@@ -14,7 +14,7 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
     """Sum what several sensors measured, each outermost physical part once; None where that cannot be told."""
-    entries = [(s.target, c) for s in sensors for c in acquisition_of(s).layout.energy]
+    entries = _entries(sensors)
     indices, _ = summable([(target, c.domain) for target, c in entries])
     if not indices:
         return None
@@ -35,6 +35,15 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         **sum_of(by_name),
     )
     return to_be_judged(summed, partial(_trust, chosen, dict(measured)))
+
+
+def why_no_sum(sensors: Sequence[Sensor]) -> str:
+    """Say why what several sensors measure cannot be summed; empty where it can."""
+    return summable([(target, channel.domain) for target, channel in _entries(sensors)])[1]
+
+
+def _entries(sensors: Sequence[Sensor]) -> list[tuple[str, Channel]]:
+    return [(s.target, c) for s in sensors for c in acquisition_of(s).layout.energy]
 
 
 def _trust(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> UncertaintyBudget:

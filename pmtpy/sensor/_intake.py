@@ -201,7 +201,10 @@ class Intake:
         calibration = self._calibration
         channels = calibration.channels(source.channels) if calibration is not None else source.channels
         before, now = self.source.identity, source.identity
-        if channels != self.layout.channels or (before.model, before.serial) != (now.model, now.serial):
+        known = list(self.layout.channels)
+        if now.serial:  # which says what device it is, wherever it is plugged in now; else its place does
+            known = [replace(c, domain=new.domain) for c, new in zip(known, channels, strict=False)]
+        if list(channels) != known or (before.model, before.serial) != (now.model, now.serial):
             msg = (
                 f"{self._target}: another device, or one with other channels, answers now; close it and create it again"
             )

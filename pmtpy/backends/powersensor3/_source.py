@@ -91,7 +91,8 @@ class PowerSensor3Source(Source):
         self._decoding = False  # still so at the next call: an exception, as of Ctrl-C, came in the midst of it
         self._journal = Journal()
         self._counted = (0, 0, 0, 0)  # damaged, skipped, dropped, returned: as far as they are in the journal
-        part = (serial or board.name).strip("/").replace("/", "-")
+        # With its port, which one board has at a time: two boards may bear one serial number, and are two parts.
+        part = "-".join([*([serial] if serial else []), board.name.strip("/")]).replace("/", "-")
         sampling = Sampling(variant.interval_us * 1e-6, variant.scans)
         channels, notes = pair_channels(board.records, part, sampling, plausible=plausible)
         if not channels:
