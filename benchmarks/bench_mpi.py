@@ -30,8 +30,8 @@ def main() -> None:
         elsewhere = replace(place, leaders=None)
         sensors = {sensor.target: sensor}
         show("bare region of the same sensor", lambda: pmt.region("x", sensor))
-        show("leader, no barrier", lambda: mpi.MpiRegion("x", place, sensors, "", barrier=False))
-        show("elsewhere, no barrier", lambda: mpi.MpiRegion("x", elsewhere, {}, "", barrier=False))
+        show("leader, no barrier", lambda: mpi.MpiRegion("x", place, ("rapl",), sensors, "", barrier=False))
+        show("elsewhere, no barrier", lambda: mpi.MpiRegion("x", elsewhere, ("rapl",), {}, "", barrier=False))
         show("making one: pmt.mpi.region()", None, lambda: pmt.mpi.region("x", comm, sensor, barrier=False))
     processors.tree.close()
 

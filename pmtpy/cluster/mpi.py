@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,10 @@ from pmtpy.sensor.sensor import Sensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_ALIKE_TIMES = 0.02  # of the time of the rank that reads: ranks that are inside for so much longer pass for as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,31 @@ class _Place:
         return self.leaders is not None
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one rank tells the one that reads for its node.
+
+    Attributes
+    ----------
+    rank : int
+    failure : str or None
+        How its work failed.
+    targets : tuple of str
+        Which sensors it names.
+    visible : tuple of str
+        Which GPUs it may see, where it names them by numbers that depend on that.
+    begin_ns, end_ns : int
+        When it was inside, on the clock of the node.
+    """
+
+    rank: int
+    failure: str | None
+    targets: tuple[str, ...]
+    visible: tuple[str, ...]
+    begin_ns: int
+    end_ns: int
+
+
 class MpiRegion(Mapping[str, NodeEnergy]):
     """A stretch of an MPI program, measured on every node. Made by :func:`region`; use it in a with-statement, once.
 
@@ -72,8 +102,18 @@ class MpiRegion(Mapping[str, NodeEnergy]):
     label : str
     """
 
-    def __init__(self, label: str, place: _Place, sensors: dict[str, Sensor], why: str, *, barrier: bool) -> None:
+    def __init__(
+        self,
+        label: str,
+        place: _Place,
+        targets: tuple[str, ...],
+        sensors: dict[str, Sensor],
+        why: str,
+        *,
+        barrier: bool,
+    ) -> None:
         self.label = label
+        self._targets, self._begin_ns, self._end_ns = targets, 0, 0
         self._place, self._barrier, self._why = place, barrier, why
         self._region = Region(label, sensors, without_lost=True) if sensors else None
         self._waiting = Region(label, sensors, without_lost=True) if sensors and barrier else None
@@ -83,6 +123,7 @@ class MpiRegion(Mapping[str, NodeEnergy]):
     def __enter__(self) -> Self:
         if self._barrier:
             self._place.comm.Barrier()
+        self._begin_ns = HOST_CLOCK.now_ns()
         if self._region is not None:
             self._region.__enter__()
         return self
@@ -99,6 +140,7 @@ class MpiRegion(Mapping[str, NodeEnergy]):
                 self._waiting.__exit__(None, None, None)
         if self._region is not None:
             self._region.__exit__(None, None, None)
+        self._end_ns = HOST_CLOCK.now_ns()
         self._left = True
         if self._barrier:
             self._exchange(error)
@@ -157,10 +199,13 @@ class MpiRegion(Mapping[str, NodeEnergy]):
         """Tell all ranks what all nodes used, and which ranks failed: everybody takes part, whatever happened to it."""
         place = self._place
         failure = None if error is None else f"rank {place.comm.rank} raised {error!r}"
-        failures = [f for f in place.node.gather(failure) or () if f]
+        visible = _visible(self._targets, os.environ)
+        own = _Told(place.comm.rank, failure, self._targets, visible, self._begin_ns, self._end_ns)
+        ranks: Sequence[_Told] = place.node.gather(own) or ()
+        failures: Sequence[str] = [t.failure for t in ranks if t.failure]
         told: tuple[Sequence[NodeEnergy], Sequence[str]] | None = None
         if place.reads:
-            each = place.leaders.gather((self._own(), failures))
+            each = place.leaders.gather((self._own(ranks), failures))
             if each is not None:
                 told = ([_interned(e) for e, _ in each], [f for _, some in each for f in some])
         energies, failures = place.comm.bcast(told)
@@ -169,17 +214,54 @@ class MpiRegion(Mapping[str, NodeEnergy]):
             msg = f"the region {self.label!r} failed elsewhere: {'; '.join(failures[:3])}"
             raise WorkFailedError(msg)
 
-    def _own(self) -> NodeEnergy:
+    def _own(self, ranks: Sequence[_Told]) -> NodeEnergy:
         """Return what this node used; never raises: the others wait for it."""
         place = self._place
+        why = _apart(ranks) or self._why
         try:
-            if self._region is not None:
+            if self._region is not None and not why:
                 waiting = self._waiting
-                return node_energy(self._region, place.machine, place.launch, waiting=waiting, ranks=place.ranks)
-            why = self._why
+                node = node_energy(self._region, place.machine, place.launch, waiting=waiting, ranks=place.ranks)
+                return replace(node, warnings=(*node.warnings, *_beyond(ranks)))
         except Exception as error:  # noqa: BLE001
             why = f"its energy cannot be evaluated: {error!r}"
         return unknown_node(place.machine, place.launch, why, place.ranks)
+
+
+def _visible(targets: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which GPUs a rank may see, where it names one by a number, or by none."""
+    numbered = any(re.fullmatch(r"(nvml|amdsmi)(:\d+)?", target) for target in targets)
+    return tuple(f"{name}={environment[name]}" for name in _VISIBLE if numbered and name in environment)
+
+
+def _apart(ranks: Sequence[_Told]) -> str:
+    """Say in what the ranks of a node differ although one of them reads for all; empty: in nothing."""
+    first = ranks[0]
+    for other in ranks[1:]:
+        if other.targets != first.targets:
+            differ = " and ".join(f"rank {r.rank} names {', '.join(r.targets)}" for r in (first, other))
+            return f"one rank of a node reads for all, but {differ}: name on each all sensors of the node"
+        if other.visible != first.visible:
+            differ = " and ".join(f"rank {r.rank} has {' '.join(r.visible) or 'no such limit'}" for r in (first, other))
+            return (
+                f"one rank of a node reads for all, but the number of a GPU means another one to each ({differ}): name"
+                " on each all GPUs of the node, by UUID or PCI address"
+            )
+    return ""
+
+
+def _beyond(ranks: Sequence[_Told]) -> list[str]:
+    """Warn where ranks of a node were inside before or after the one that read; with barriers none is."""
+    reader = ranks[0]
+    before_ns = reader.begin_ns - min(r.begin_ns for r in ranks)
+    after_ns = max(r.end_ns for r in ranks) - reader.end_ns
+    if before_ns + after_ns <= _ALIKE_TIMES * (reader.end_ns - reader.begin_ns):
+        return []
+    said = (
+        f"without barriers: ranks of the node were inside for {before_ns / 1e9:.3g} s before rank {reader.rank}, which"
+        f" reads, and for {after_ns / 1e9:.3g} s after it; what was used then is not in its energy"
+    )
+    return [said]
 
 
 def _interned(energy: NodeEnergy) -> NodeEnergy:
@@ -233,7 +315,8 @@ def region(label: str, comm: Any, *targets: str | Sensor, barrier: bool = True) 
             sensors = watching(targets)
         except (PmtError, OSError) as error:
             why = str(error)
-    return MpiRegion(label, place, sensors, why, barrier=barrier)
+    named = tuple(sorted({t.target if isinstance(t, Sensor) else canonical(t) for t in targets}))
+    return MpiRegion(label, place, named, sensors, why, barrier=barrier)
 
 
 def _place_of(comm: Any) -> _Place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.cluster.gather import gather
+from pmtpy.cluster.mpi import _apart, _Told, _visible
 from pmtpy.errors import BackendUnavailableError, TargetError
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +76,32 @@ def test_without_barriers_nothing_is_exchanged_until_all_ask(solved: Solved) -> 
     assert all("let every rank call collect()" in t["raised"] for t in told)
     assert all(len(t["nodes"]) == 2 and not t["problems"] for t in told)
     assert told[0]["imbalance_joules"] is None
+
+
+def test_a_rank_that_stays_longer_than_the_one_that_reads_is_told_of(solved: Solved) -> None:
+    for told in (t["longer"] for t in solved[1]):
+        said = " ".join(told["nodes"]["nodeb"]["warnings"])
+        longer = re.search(r"before rank 2, which reads, and for (\S+) s after it", said)
+        assert longer
+        assert float(longer[1]) >= 0.15  # less what that rank was late itself
+        assert "without barriers" in " ".join(told["known"]["warnings"])
+
+
+def test_a_rank_that_names_other_sensors_than_the_one_that_reads_is_not_passed_over(solved: Solved) -> None:
+    for told in (t["apart"] for t in solved[1]):
+        assert not told["complete"]
+        assert told["nodes"]["nodea"]["joules"] is None
+        why = "rank 0 names rapl:virtual and rank 1 names jetson:virtual, rapl:virtual: name on each all sensors"
+        assert why in told["missing"]["nodea"]
+        assert told["nodes"]["nodeb"]["joules"] > 0
+
+
+def test_ranks_that_may_see_one_gpu_each_do_not_pass_for_all_of_them() -> None:
+    numbered, by_address = ("nvml:0",), ("nvml:0000:3b:00.0", "rapl")
+    environments = [{"CUDA_VISIBLE_DEVICES": str(number)} for number in range(2)]
+    for targets, told in ((numbered, "another one to each (rank 0 has CUDA_VISIBLE_DEVICES=0"), (by_address, "")):
+        ranks = [_Told(i, None, targets, _visible(targets, env), 0, 1) for i, env in enumerate(environments)]
+        assert (told in _apart(ranks)) if told else not _apart(ranks)
 
 
 @pytest.mark.parametrize(("how", "why"), [("without", "no counters on this node"), ("loses", "pulled out")])

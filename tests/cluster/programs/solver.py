@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from mpi4py import MPI  # noqa: E402
 
 WATTS = {"nodea": 100, "nodeb": 60}
 SENSOR = "rapl:virtual"
+HOWS = ("works", "short", "longer", "apart", "without", "raises", "loses", "works again")
 
 
 def absent(*_: object, **__: object) -> object:
@@ -42,6 +44,8 @@ def absent(*_: object, **__: object) -> object:
 def work(how: str, comm: MPI.Intracomm) -> None:
     """Do what the test wants of the last rank, or of the one of nodeb that reads."""
     last = comm.rank == comm.size - 1
+    if how == "longer" and last:
+        time.sleep(0.2)
     if how == "raises" and last:
         raise ValueError("no convergence")
     if how == "dies" and last:
@@ -52,14 +56,17 @@ def work(how: str, comm: MPI.Intracomm) -> None:
 
 def measure(how: str, comm: MPI.Intracomm) -> dict[str, Any]:
     """Measure the work; return what this rank knows afterwards."""
-    raised, target = "", "hwmon:virtual" if how == "without" else SENSOR
-    region = pmt.mpi.region("solve", comm, target, barrier=how != "short")
+    raised, targets = "", ["hwmon:virtual" if how == "without" else SENSOR]
+    if how == "apart" and comm.rank == 1:
+        targets.append("jetson:virtual")
+    barrier = how not in {"short", "longer"}
+    region = pmt.mpi.region("solve", comm, *targets, barrier=barrier)
     try:
         with region:
             work(how, comm)
     except (ValueError, pmt.WorkFailedError) as error:
         raised = repr(error)
-    if how == "short":
+    if not barrier:
         try:
             raised = repr(region.result)
         except pmt.CoverageError as error:
@@ -82,7 +89,7 @@ def main(out: Path) -> None:
     if HOST == "nodeb":
         hwmon.open_virtual = absent  # type: ignore[assignment]
     with pmt.mpi.clocks(comm, out / "clocks"):
-        told = {how: measure(how, comm) for how in ("works", "short", "without", "raises", "loses", "works again")}
+        told = {how: measure(how, comm) for how in HOWS}
     assert world is not None
     (out / f"{comm.rank}.json").write_text(json.dumps(told))
     comm.Barrier()
