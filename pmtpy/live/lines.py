@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from pmtpy.core.presentation import fixed
 from pmtpy.live.watch import Look, Shown
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -16,6 +17,7 @@ _INDENT = "  "
 _NARROWEST = 8  # cells that a name keeps
 _FEWEST_SPARKS = 8
 _COVERED = 0.9995  # shown as 100 %
+_MOST_WATTS_CELLS = 8  # a column of watts has a blank before them
 _MOST_WRITTEN = 1e8  # nine digits of joules find room in their column with a blank before them, and not one more
 _CUT = "…"
 
@@ -62,6 +64,9 @@ def watts(value: float) -> str:
     size = abs(value)
     if size >= _MOST_WRITTEN:
         return f"{value:.3e}"
+    if 0.0 < size < 0.99995:  # as many decimals as find room: to a microwatt
+        places = min(3 - math.floor(math.log10(size)), _MOST_WATTS_CELLS - len("-0." if value < 0.0 else "0."))
+        return fixed(value, places)
     return f"{value:.3f}" if size < 9.9995 else f"{value:.2f}" if size < 9999.995 else f"{value:.0f}"
 
 

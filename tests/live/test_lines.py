@@ -47,6 +47,14 @@ def test_a_power_is_shown_whole_or_not_at_all(width: int) -> None:
     assert ("800.00" in line) == (width >= 17)
 
 
+@pytest.mark.parametrize("value", [4.2e-7, 0.0042, -0.0042, 0.1234567, 99.99951, -9999.99])
+def test_columns_of_small_powers_do_not_touch(value: float) -> None:
+    line = screen(
+        Look(1.0, [replace(shown("meter", 1.0), watts=value, mean=value, low=value, high=value)], None, "", ()), 100
+    )
+    assert line[1].text.split()[1:5] == [watts(value)] * 4
+
+
 def test_columns_of_great_energies_do_not_touch() -> None:
     line = screen(Look(1.0, [replace(shown("node", 12345.6), joules=1.234e10)], None, "", ()), 100)[1].text
     assert "1.234e+10" in line.split()
@@ -85,7 +93,19 @@ def test_a_pipe_gets_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0.000"), (9.99951, "10.00"), (123.456, "123.46"), (12345.6, "12346"), (math.nan, "-")]
+    ("value", "text"),
+    [
+        (0.0, "0.000"),
+        (0.0042, "0.004200"),
+        (-0.0042, "-0.00420"),
+        (0.5, "0.5000"),
+        (0.99996, "1.000"),
+        (4.2e-5, "0.000042"),
+        (9.99951, "10.00"),
+        (123.456, "123.46"),
+        (12345.6, "12346"),
+        (math.nan, "-"),
+    ],
 )
 def test_watts_have_the_digits_that_matter(value: float, text: str) -> None:
     assert watts(value) == text
