@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("PMT_DUMP_FILE") or None,
         metavar="FILE",
         help="where to write (default: PMT_DUMP_FILE); several targets each get FILE with their name put in; "
-        "without it one target writes to stdout",
+        "without it one target writes to stdout, and several write TARGET.csv each (or as --format says) into the "
+        "current folder",
     )
     parser.add_argument("--format", choices=FORMATS, help="file format; default: by the suffix of FILE, else csv")
     parser.add_argument(

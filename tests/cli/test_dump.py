@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
-from pmtpy.cli.dump import dump_paths
+from pmtpy.cli.dump import add_arguments, dump_paths
 from pmtpy.emulators.powersensor3 import VirtualBoard
 from pmtpy.io.write import FILE_FORMATS, FORMATS
 from tests.cli.conftest import Pmtpy, Started, wait_for
@@ -261,6 +262,14 @@ def test_pmt_dump_is_dump(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": root}, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.startswith("time,elapsed")
+
+
+def test_help_and_page_say_where_several_sensors_are_written_without_a_file() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert "several write TARGET.csv each" in " ".join(parser.format_help().split())
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+    assert "several write `rapl-virtual.csv` and so on" in page
 
 
 def test_files_of_several_sensors_have_the_usual_suffix_of_each_format() -> None:
