@@ -77,6 +77,13 @@ class Energy:
     aliased: tuple[float, float] = (math.nan, math.nan)
     evidence: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Take plain numbers for those of arrays, whose text is another, and which JSON does not know."""
+        parts, (low, high) = tuple([(name, float(u)) for name, u in self.parts]), self.aliased
+        numbers = {name: float(getattr(self, name)) for name in ("joules", "uncertainty_joules", "evidence")}
+        for name, value in {**numbers, "parts": parts, "aliased": (float(low), float(high))}.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def of(
         cls, joules: float, method: str, parts: Sequence[tuple[str, float]], warnings: tuple[str, ...] = ()

@@ -49,6 +49,17 @@ def test_an_interval_that_the_updates_do_not_reach_is_refused() -> None:
         region_energy(T, T, Response(0.1, 0.1), start_s=5.0, end_s=5.0)
 
 
+@pytest.mark.parametrize("load", [None, LoadIntervals(np.array([2.02, 5.03]), np.array([3.51, 6.04]))])
+def test_an_energy_is_of_plain_numbers_whatever_it_was_asked_with(load: LoadIntervals | None) -> None:
+    one = np.float64(1.0)
+    response = Response(0.1 * one, 0.025 * one, gain_u=0.002 * one, offset_u=0.1 * one, lag_u=0.001 * one, noise_w=one)
+    watts = np.where((T > 2.0) & (T < 3.5) | (T > 5.0) & (T < 6.0), 200.0, 50.0)
+    found = region_energy(T, watts, response, start_s=T[30], end_s=T[60], load=load)
+    numbers = [found.joules, found.uncertainty_joules, found.low, found.evidence, *found.aliased]
+    assert {type(x) for x in (*numbers, *(u for _, u in found.parts))} == {float}
+    assert "np." not in repr(found)
+
+
 @pytest.mark.parametrize("region", [(3.0, 8.0), (4.5, 5.5), (3.5, 4.5), (6.5, 7.5)])
 def test_a_hole_in_the_updates_is_told_wherever_the_region_begins(region: tuple[float, float]) -> None:
     response = Response(period_s=0.1, window_s=0.1, noise_w=0.3)
