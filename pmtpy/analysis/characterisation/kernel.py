@@ -55,7 +55,12 @@ class Shape:
             window_s=self.window_s and self.window_s.widened(Z95 * window),
             tau_s=self.tau_s and self.tau_s.widened(Z95 * tau),
             offset_s=self.offset_s.widened(Z95 * (window / 2.0 + tau)),
-        )
+        ).not_negative()
+
+    def not_negative(self) -> Shape:
+        """Return the shape with intervals of its widths that do not reach below none, as those of a fit may."""
+        window, tau, spread = (e and e.not_negative() for e in (self.window_s, self.tau_s, self.spread_s))
+        return replace(self, window_s=window, tau_s=tau, spread_s=spread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,24 +113,30 @@ class KernelFit:
             return None
         value = each[0].value if each[0] is not None else 0.0
         low, high = (0.0 if len(known) < len(each) else min(e.low for e in known)), max(e.high for e in known)
-        return Estimate(value, max(0.0, min(low, value)), max(high, value))
+        return Estimate(value, min(low, value), max(high, value))
 
     @property
     def spread(self) -> Estimate:
         """Standard deviation of the ages that a reading shows, seconds: what every kernel has, whatever its family."""
         if self.spread_s is not None:
-            return self.spread_s.not_negative()
+            return self.spread_s
         none = Estimate.within(0.0, 0.0)
 
         def of(shape: Shape, end: str) -> float:
             if shape.spread_s is not None:
-                return max(float(getattr(shape.spread_s, end)), 0.0)
-            window, tau = (max(getattr(e or none, end), 0.0) for e in (shape.window_s, shape.tau_s))
+                return float(getattr(shape.spread_s, end))
+            window, tau = (getattr(e or none, end) for e in (shape.window_s, shape.tau_s))
             return math.hypot(window / math.sqrt(12.0), tau)
 
         likely = (*self.likely, *self.rivals)
         low, high = min(of(s, "low") for s in likely), max(of(s, "high") for s in likely)
         return Estimate(of(self.best, "value"), low, high)
+
+    def not_negative(self) -> KernelFit:
+        """Return the fit with intervals of widths that do not reach below none."""
+        shapes, rivals = (tuple(shape.not_negative() for shape in each) for each in (self.shapes, self.rivals))
+        spread = self.spread_s and self.spread_s.not_negative()
+        return replace(self, best=self.best.not_negative(), shapes=shapes, rivals=rivals, spread_s=spread)
 
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.

@@ -118,7 +118,7 @@ def fit_kernel(
         problem = replace(problem, rate_sd=math.hypot(rate_sd, updates.drift, ONE_CLOCK_RATE))
     if not metered:
         _refuse_synchronous(reference, updates)
-    return _judged(*_explained(problem, reference, lead_s, within_s, repeats_s))
+    return _judged(*_explained(problem, reference, lead_s, within_s, repeats_s)).not_negative()
 
 
 def _explained(

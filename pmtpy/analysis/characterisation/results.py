@@ -15,7 +15,7 @@ from pmtpy.analysis.characterisation.gain import Transfer
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.clocking import PublishingClock
 from pmtpy.analysis.energy.beside_meter import EnergyComparison
-from pmtpy.analysis.signal.estimate import Estimate, as_json
+from pmtpy.analysis.signal.estimate import Z95, Estimate, as_json
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -166,8 +166,8 @@ def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
 def _shape(shape: Shape, tie_s: float | None) -> dict[str, Any]:
     """Return what one family says; no offset and no lag where nothing ties the clocks."""
     return {
-        "window_ms": as_json(shape.window_s and shape.window_s.not_negative(), 1e3),
-        "tau_ms": as_json(shape.tau_s and shape.tau_s.not_negative(), 1e3),
+        "window_ms": as_json(shape.window_s, 1e3),
+        "tau_ms": as_json(shape.tau_s, 1e3),
         "offset_ms": as_json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
         "lag_ms": as_json(None if tie_s is None else shape.lag_s.widened(tie_s), 1e3),
         "gradient": as_json(shape.gain),
@@ -202,7 +202,7 @@ def fitted_response(lattice: PublishingClock, fit: KernelFit, transfer: Transfer
         transfer.gain.sd / transfer.gain.value,
         math.hypot(transfer.level_u, transfer.gain.sd * transfer.level_at_w),
         best.lag_s.sd,
-        best.tau_s.sd if best.tau_s else 0.0,
+        (best.tau_s.high - best.tau_s.value) / Z95 if best.tau_s else 0.0,  # downwards it may be cut off at none
         best.residual_w,
         known_at_w=transfer.level_at_w,
         state_w=transfer.state_w,

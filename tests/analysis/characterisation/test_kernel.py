@@ -118,6 +118,8 @@ def test_a_gradual_step_does_not_tell_a_boxcar_from_a_one_pole() -> None:
     bench = Bench(np.array([3.0, 9.0]), 12.0)
     fit = fit_kernel(bench.updates(model), bench.meter(), metered=True)
     assert fit.family == AMBIGUOUS
+    widths = [e for s in (fit.best, *fit.shapes, *fit.rivals) for e in (s.window_s, s.tau_s, s.spread_s) if e]
+    assert min(e.low for e in widths) == 0.0  # all of them are known to a multiple of themselves
 
 
 @pytest.mark.parametrize("period", [0.1, 0.0999, 0.1003])
