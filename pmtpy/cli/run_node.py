@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pmtpy.cli import gather as gather_verb
+from pmtpy.cli._beside import known_to_run, others_run
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
+from pmtpy.cli.stopping import Stopped
 from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
@@ -62,7 +64,8 @@ def _run_on_node(args: argparse.Namespace) -> int:
     if not launch.reads:
         # A name that is given in the environment need not be what the launcher takes for a node.
         named = NodeFile(folder, machine, launch, about, _unix_s()) if NODE in os.environ else None
-        status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
+        with known_to_run(launch, machine):
+            status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
         if named is not None:
             _settled(named, machine, launch, status)
         return status
@@ -119,6 +122,8 @@ def _measured(
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
         ended = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
+        if not ended.status:  # a launcher that sees it fail may end the others
+            _wait_for_others(args, machine, launch)
     status = ended.status
     if not ended.ran:
         return status, unknown_node(machine, launch, f"{args.command[0]} could not be started", span_s=span_of(region))
@@ -126,6 +131,13 @@ def _measured(
         return status, node_energy(region, machine, launch)
     except PmtError as error:
         return status, unknown_node(machine, launch, str(error))
+
+
+def _wait_for_others(args: argparse.Namespace, machine: Machine, launch: Launch) -> None:
+    """Let the measurement of the node go on while other commands of the job run on it, or until an end is asked for."""
+    with contextlib.suppress(Stopped):
+        while others_run(launch, machine):
+            args.stop.rest(_LOOK_S)
 
 
 def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEnergy:

@@ -262,6 +262,24 @@ def test_a_node_on_which_the_command_does_not_start_has_used_nothing_that_is_kno
     assert "nosuchcommand could not be started" in told.stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs sockets without a file")
+def test_a_node_is_measured_until_the_last_command_of_its_job_has_ended(started: Started, tmp_path: Path) -> None:
+    def rank(number: int, *command: str) -> subprocess.Popen[str]:
+        ompi = {"RANK": number, "SIZE": 2, "LOCAL_RANK": number, "LOCAL_SIZE": 2}
+        env = {"PMIX_NAMESPACE": tmp_path.name, **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
+        return started("run", "--into", "out", "-s", "rapl:virtual", "--", *command, env=env)
+
+    other = rank(1, "sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done")
+    wait_for((tmp_path / "running").exists)
+    reader = rank(0, "touch", "ended")
+    wait_for((tmp_path / "ended").exists)
+    time.sleep(0.3)  # which the other takes longer
+    (tmp_path / "go").touch()
+    assert (other.wait(), reader.wait()) == (0, 0)
+    (file,) = (tmp_path / "out").iterdir()
+    assert json.loads(file.read_text())["energy"]["seconds"] >= 0.3
+
+
 def test_options_of_the_command_are_its_own(pmtpy: Pmtpy) -> None:
     done = pmtpy("run", "-s", "rapl:virtual", "--", "echo", "-n", "--json", "-s", "x  y")
     assert done.stdout == "--json -s x  y"
