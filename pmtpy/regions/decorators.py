@@ -94,7 +94,8 @@ def measure(*targets: str | Sensor, keep: int | None = None) -> Callable[[Callab
     The function's arguments, result and exceptions are untouched. ``f.measurements`` is a list with one
     :class:`Region` per call that has ended; each call is also logged (logger ``pmtpy``, level INFO). A generator is
     measured from its first step to its end, a coroutine from its first step to its result, and a plain function that
-    returns a coroutine or a future from its call to that result.
+    returns a coroutine or a future from its call to that result. A plain function that returns a generator is measured
+    for its call alone: decorate the function that yields.
 
     A function under ``@contextmanager`` is measured from the entry of its with-statement to the end.
 

@@ -115,7 +115,8 @@ class Measurement(_Judged):
         power = f" ({self.watts:.4g} W)" if math.isfinite(self.watts) else ""
         name = self.target if self.name == "total" else f"{self.target} {self.name}"
         lasted = f" in {self.seconds:.4g} s" if math.isfinite(self.seconds) else ""
-        return f"{name}: {self._energy()}{lasted}{power}, {self.method}{covered}{warned}"
+        method = f", {self.method}" if self.method else ""
+        return f"{name}: {self._energy()}{lasted}{power}{method}{covered}{warned}"
 
     def __repr__(self) -> str:
         """Return the measurement in one line, as a failed assertion shows it."""

@@ -12,6 +12,19 @@ from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
+def test_what_has_no_total_is_told_without_a_method() -> None:
+    clock, source, sensor = counter_sensor()
+    sensor.close()
+    source = Counter(source.world)
+    source.channels = tuple(replace(c, domain="") for c in source.channels)
+    with Sensor(source, "parts", clock) as parts:
+        with pmt.region("some", parts) as region:
+            clock.advance(1)
+        assert str(region["parts"]).startswith("parts: energy not known in 1 s, 2 warnings")
+        with pytest.raises(pmt.CoverageError, match="no sum of parts: none of them says which part"):
+            _ = region.total
+
+
 def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
     clock, _, sensor = counter_sensor()
     with sensor, Sensor(Stream(make_world(clock=clock)), "meter", clock) as meter:

@@ -132,9 +132,10 @@ def _longest(t_s: Floats, which: NDArray[np.bool_]) -> float:
 
 def in_step_with(sample_s: float, window_s: float, refresh_s: float = 0.0) -> str:
     """Name the times whose fractions a load may repeat in: of the readings, of what they show, of a wide window."""
-    renewed = f", or with what they show, {duration(refresh_s)}," if refresh_s else ""
-    window = f", or with its window, {duration(window_s)}," if window_s > SEVERAL_RENEWALS * sample_s else ""
-    return f"{duration(sample_s)}{renewed}{window} or a whole fraction of it"
+    renewed = f", or with what they show, {duration(refresh_s)}" if refresh_s else ""
+    window = f", or with its window, {duration(window_s)}" if window_s > SEVERAL_RENEWALS * sample_s else ""
+    comma = "," if renewed or window else ""
+    return f"{duration(sample_s)}{renewed}{window}{comma} or a whole fraction of it"
 
 
 def aliasing(

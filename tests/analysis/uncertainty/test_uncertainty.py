@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pmtpy.analysis.signal.estimate import student_95
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, repeated, sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.in_step import in_step_with
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, summarise
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -458,3 +459,9 @@ def test_readings_at_random_instants_are_all_looked_at() -> None:
         z.append((joules - truth) / uncertainty_budget(channel, seen).uncertainty_joules)
     assert 0.6 < float(np.sqrt(np.mean(np.square(z)))) < 1.15
     assert max(np.abs(z)) < 4.0
+
+
+def test_times_that_a_load_may_keep_step_with_are_a_list_of_one_comma_each() -> None:
+    told = in_step_with(0.05, 0.8, 0.0066)
+    assert told == "50 ms, or with what they show, 6.6 ms, or with its window, 800 ms, or a whole fraction of it"
+    assert in_step_with(0.05, 0.01) == "50 ms or a whole fraction of it"
