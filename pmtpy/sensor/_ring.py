@@ -48,28 +48,27 @@ class Ring:
     def append(self, rows: Frame) -> int:
         """Add at least one row; return how many were lost before them."""
         self.pack()
-        return self._add(rows)
+        return self._add(rows, self.waiting)
 
     def pack(self) -> None:
         """Put the rows that wait into arrays."""
         if self.waiting:
-            rows, self.waiting = self.waiting, []
-            self._add(Frame.of_points(rows))
+            self._add(Frame.of_points(self.waiting), [])
 
-    def _add(self, rows: Frame) -> int:
+    def _add(self, rows: Frame, waiting: list[Point]) -> int:
         lost = int(np.add.reduce(rows.lost))
-        self._firsts.append(self._end)
-        self._lost_before.append(self._lost)
-        self._end += len(rows)
-        self._lost += lost
-        size, together = len(rows), [rows]
-        while self._parts and len(self._parts[-1]) < min(2 * size, _PART):
-            together.insert(0, self._parts.pop())
-            size += len(together[0])
-            for account in (self._firsts, self._lost_before, self._ends_ns):
-                account.pop()
-        self._parts.append(Frame.joined(together))
-        self._ends_ns.append(int(rows.t_ns[-1]))
+        size, kept = len(rows), len(self._parts)
+        while kept and len(self._parts[kept - 1]) < min(2 * size, _PART):
+            kept -= 1
+            size += len(self._parts[kept])
+        parts = [*self._parts[:kept], Frame.joined([*self._parts[kept:], rows])]
+        firsts = [*self._firsts, self._end][: kept + 1]
+        before = [*self._lost_before, self._lost][: kept + 1]
+        ends_ns = [*self._ends_ns[:kept], int(rows.t_ns[-1])]
+        end = self._end + len(rows)
+        # No call between these: Ctrl-C, which comes at calls, finds all of them old or all new.
+        self._parts, self._firsts, self._lost_before, self._ends_ns = parts, firsts, before, ends_ns
+        self._end, self._lost, self.waiting = end, self._lost + lost, waiting
         return lost
 
     def row_of(self, t_ns: int, *, after: bool = False) -> int:

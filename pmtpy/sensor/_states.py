@@ -59,10 +59,11 @@ class States:
     def _extended(self, t_ns: int) -> State:
         """Let the last power go on: the register has not refreshed, or a reading takes too long to wait for it."""
         history = self._curve.history
-        if history.newest is None:
-            size = len(self._origin.names)
-            return self._origin.at_row(Point(t_ns, (math.nan,) * size, (0.0,) * size, (), 0, (0,) * size), 0)
         mark = history.bookmark(t_ns)
+        if history.newest is None:  # of the time until the first row nothing will be known, which says so then
+            size = len(self._origin.names)
+            row = Point(t_ns, (math.nan,) * size, (0.0,) * size, (), 0, (0,) * size)
+            return replace(self._origin.at_row(row, 0), place=_Place(self.settle, mark))
         now = history.reading(mark)
         row = Point(t_ns, now.after.watts, now.joules, (), 0, now.uncovered_ns)
         place = _Place(self.settle, mark)

@@ -200,18 +200,17 @@ class History:
         if self._peaks:
             self._peaks = [ref for ref in self._peaks if (peak := ref()) is not None and peak.follow(rows)]
         if isinstance(rows, Point):
+            self._ring.waiting.append(rows)  # this is what a user's read() waits for
             self.newest = rows
             self._rows += 1
             self._lost += rows.lost
-            self._ring.waiting.append(rows)  # this is what a user's read() waits for
             self._singles += 1
             if self._singles < MOST_WAITING:
                 return
             self._singles = 0
         else:
-            self.newest = rows.point(-1)
-            self._rows += len(rows)
-            self._lost += self._ring.append(rows)
+            newest, size, lost = rows.point(-1), len(rows), self._ring.append(rows)
+            self.newest, self._rows, self._lost = newest, self._rows + size, self._lost + lost
             if rows.marks:
                 self._marks.extend((int(rows.t_ns[i]), label) for i, label in rows.marks)
         self._forget(self.newest.t_ns - self._keep_ns)

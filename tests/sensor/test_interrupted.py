@@ -6,7 +6,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.core.clock import ManualClock
-from pmtpy.core.rows import Block, Row
+from pmtpy.core.rows import Block, Frame, Row
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import CoverageError, ReadError
 from pmtpy.sensor._curve import Curve
@@ -69,3 +69,48 @@ def test_a_handler_that_asks_within_a_reading_is_refused_and_the_reading_goes_on
         clock.advance(0.01)
         end = sensor.read()
         assert pmt.joules(begin, end) == pytest.approx(60 * pmt.seconds(begin, end), rel=2e-3)  # a row of 1 ms
+
+
+def test_rows_that_an_interruption_kept_out_of_the_history_leave_it_whole() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    with Sensor(source, "history", clock) as sensor:
+        for _ in range(3):
+            clock.advance(0.04)
+            sensor.read()
+        kept = len(sensor.history())
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Frame, "joined", interrupted)
+            clock.advance(0.04)
+            with pytest.raises(KeyboardInterrupt):
+                sensor.read()
+        assert len(sensor.history()) == kept
+        clock.advance(0.04)
+        sensor.read()
+        found = sensor.history()
+        assert len(found) == kept + 40
+        assert (found.t_ns[1:] > found.t_ns[:-1]).all()
+        assert found.lost[kept] > 0
+
+
+def test_time_before_the_first_row_is_not_covered() -> None:
+    clock = ManualClock()
+    source = Stream(make_world("constant:60", clock=clock))
+    source.held_ns = 0
+    with Sensor(source, "late", clock) as sensor:
+        begin = sensor.read()
+        clock.advance(0.1)
+        none = sensor.read()
+        with pytest.raises(CoverageError, match="no reading since it was opened"):
+            pmt.joules(begin, none)
+        clock.advance(0.9)
+        source.sent_ns, source.held_ns = clock.now_ns(), float("inf")
+        for _ in range(2):
+            clock.advance(0.5)
+            end = sensor.read()
+        with pytest.raises(CoverageError, match=r"1\.001 s of the 2 s between the two states is not known"):
+            pmt.joules(begin, end)
