@@ -7,6 +7,7 @@ import inspect
 import itertools
 import logging
 import os
+import types
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
@@ -178,7 +179,16 @@ def _wrap(function: Callable[P, R], context: Callable[[], Any]) -> Callable[P, R
         (inspect.isgeneratorfunction, _generator),
     )
     kind = next((wrap for of_kind, wrap in kinds if of_kind(function)), _plain)
-    return cast("Callable[P, R]", functools.wraps(function)(kind(call, context)))
+    wrapper = functools.wraps(function)(kind(call, context))
+    if kind is _generator and _is_awaited(call):
+        wrapper = types.coroutine(wrapper)
+    return cast("Callable[P, R]", wrapper)
+
+
+def _is_awaited(call: Callable[..., Any]) -> bool:
+    """Whether what a generator function returns can be awaited, as :func:`types.coroutine` makes it."""
+    code = getattr(inspect.unwrap(call), "__code__", None)
+    return code is not None and bool(code.co_flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 def _nothing() -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import types
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
 from pathlib import Path
 
@@ -181,6 +182,25 @@ def test_what_is_thrown_into_an_asynchronous_generator_reaches_it() -> None:
         assert asyncio.run(use()) == 2
         assert heard == ["thrown in", "closed"]
         assert [m["test"].joules for m in stream.measurements] == pytest.approx([20], abs=1e-5)
+
+
+def test_a_generator_that_can_be_awaited_still_can() -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.measure(sensor)
+    @types.coroutine
+    def work() -> Generator[None, None, int]:
+        clock.advance(1)
+        yield
+        clock.advance(2)
+        return 7
+
+    async def use() -> int:
+        return await work()
+
+    with sensor:
+        assert asyncio.run(use()) == 7
+        assert [m["test"].joules for m in work.measurements] == pytest.approx([30], abs=1e-5)
 
 
 def test_a_function_that_returns_a_coroutine_or_a_future_is_measured_to_their_results() -> None:
