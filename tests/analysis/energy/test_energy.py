@@ -177,6 +177,23 @@ def test_knowing_the_load_undoes_aliasing() -> None:
     assert np.mean(np.abs(stated) < 1.96) >= 0.85  # 20 trials: two standard errors of 0.95 are 0.10
 
 
+@pytest.mark.parametrize(("window_s", "tau_s"), [(0.025, 0.0), (0.0, 0.0125)])
+def test_a_ramp_that_a_part_time_sensor_hardly_sees_is_in_the_interval(window_s: float, tau_s: float) -> None:
+    # After a pause the power rises to its end by a straight line of 30 ms, from 55 % of the swing on.
+    ramp = np.arange(15)
+    edges = np.concatenate([[0.0], 4.0 + 0.002 * ramp, [4.03, 9.0]])
+    load = Table(edges, np.concatenate([[60.0], 60.0 + 170.0 * (0.565 + 0.03 * ramp), [230.0, 60.0]]))
+    response, stamps = Response(0.1, window_s, tau_s, noise_w=0.15), LoadIntervals(np.array([4.0]), np.array([9.0]))
+    held = []
+    for phase_s in np.arange(0.0, 0.1, 0.005):
+        model = SensorModel(0.1, float(phase_s), 0.0, window_s, tau_s, noise_w=0.15, seed=1)
+        t, watts = shown(model, load, 0.5, 11.0)
+        for length in (0.3, 1.0):
+            found = region_energy(t, watts, response, start_s=4.0, end_s=4.0 + length, load=stamps)
+            held.append(found.low <= between(load, 4.0, 4.0 + length) <= found.high)
+    assert np.mean(held) >= 0.8  # 40 trials of 20 phases: three standard errors of 0.95 are 0.15
+
+
 @pytest.mark.parametrize(("period_s", "hold_s"), [(0.104, 0.03), (0.9, 0.2)])
 def test_clocks_held_after_each_part_of_the_load_widen_what_is_stated(period_s: float, hold_s: float) -> None:
     stated = []
