@@ -23,6 +23,7 @@ from pmtpy.core.rows import Floats
 _STEP_ODDS, _BLOCK_ODDS, _ALIGNED_SHARE = 1.0 / 3.0, 3.0, 1.0 / 3.0
 _MAX_RISE = 3.0  # of the highest reading: of a power that was hardly shown
 _GRAIN, _REACH = 0.25, 5  # of the readings' period, a step of the grid, as long as a cell; steps of it either side
+_RAMP_S = 0.015  # by which a part of a load's power comes late
 _UNKNOWNS = 3  # of one hypothesis: a power, and by how much either end is off its instant
 
 
@@ -46,14 +47,15 @@ class Hypotheses:
         at, many = np.concatenate([region, grid]), len(grid)
         index = np.arange(len(at))
         own = index < len(region)  # the region's own instants
-        steps_s = np.concatenate([at, grid - grain / 2.0, grid + grain / 2.0])
+        steps_s = np.concatenate([at, grid - grain / 2.0, grid + grain / 2.0, [start + _RAMP_S]])
         unit = np.eye(len(steps_s))
         off = np.zeros((len(at), len(steps_s)))
-        off[~own] = unit[len(at) : len(at) + many] - unit[len(at) + many :]
+        off[~own] = unit[len(at) : len(at) + many] - unit[len(at) + many : -1]
+        off[0] = unit[0] - unit[-1]  # after a pause, a part of a load's power comes late
         begins, ends = np.nonzero((at[:, None] < at) & (index[:, None] != 1) & (index != 0))
         blocks = np.stack([unit[begins] - unit[ends], off[begins], off[ends]], axis=1)
         steps = np.stack([unit[: len(at)], off, np.zeros_like(off)], axis=1)
-        both = np.stack([unit[0], unit[1], np.zeros(len(steps_s))])[None]  # a rise and a fall that are not alike
+        both = np.stack([unit[0], unit[1], off[0]])[None]  # a rise and a fall that are not alike
         mix = np.concatenate([steps, both, blocks])
         # Where each of them is one of several alike.
         kind = 2 * own[begins] + own[ends]
