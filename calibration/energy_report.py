@@ -4,11 +4,13 @@
 
 Reads the public recordings (``PMTPY_SHARED``); writes ``report.md`` and ``energy.png`` to
 ``calibration/reports/energy``.
-The last part simulates what no recording here shows: a part-time sensor on a load that aliases with it.
+The last two parts simulate what no recording here shows: sensors of other kinds beside the metered power of these
+steps, and a part-time sensor on a load that aliases with it.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +68,16 @@ CASES = (
         "-0.6 / -1.3 / -3.1",
     ),
 )
+
+# Sensors beside which the metered power of these steps is imagined: time between updates, window, time constant.
+IMAGINED = {
+    "sees a quarter": (0.1, 0.025, 0.0),
+    "sees an eighth, low-pass": (0.1, 0.0, 0.0125),
+    "sees half": (0.1, 0.05, 0.0),
+    "sees half, fast": (0.02, 0.01, 0.0),
+    "sees all": (0.1, 0.1, 0.0),
+    "slow low-pass": (0.1, 0.0, 0.2),
+}
 
 
 @dataclass(frozen=True)
@@ -177,9 +189,39 @@ def aliasing(trials: int = 200) -> list[list[str]]:
     return rows
 
 
+def imagined(title: str, step: Step, phases: int = 20) -> list[list[str]]:
+    """Root mean square error, half-width and hold of energies by sensors that look at the metered power."""
+    rows, load = [], Table(step.meter_t, step.meter_w)
+    stamps = LoadIntervals(np.zeros(1), np.array([step.returned_s]))
+    for name, (period, window, tau) in IMAGINED.items():
+        response = Response(period, window, tau, gain_u=0.0025, offset_u=0.1, lag_u=0.0007, noise_w=0.15, step_w=0.01)
+        first, last = (float(at) / period for at in (step.meter_t[0] + window, step.meter_t[-1]))
+        k = np.arange(math.ceil(first), int(last))
+        for length in LENGTHS_S:
+            end = min(length, step.returned_s)
+            true, cells = float(load.joules(np.array(end)) - load.joules(np.array(0.0))), list[str]()
+            for known in (None, stamps):
+                found = []
+                for seed in range(phases):
+                    model = SensorModel(period, period * seed / phases, 0.0, window, tau, noise_w=0.15, seed=seed)
+                    t, watts = model.tick_times(k), model.tick_readings(load, k)
+                    found.append(region_energy(t, watts, response, start_s=0.0, end_s=end, load=known))
+                off, half = (np.array([getattr(e, n) for e in found]) for n in ("joules", "high"))
+                off, half = off - true, half - off
+                held = int(np.sum(np.abs(off) <= half))
+                cells += [f"{100 * np.sqrt(np.mean(off**2)) / true:.2f}", f"{100 * np.median(half) / true:.2f}"]
+                cells.append(f"{held} of {phases}")
+            rows.append([title, name, f"{end:.2f}", *cells])
+    return rows
+
+
 _STEPS = """From the start of the kernel, error in percent of the external meter. Held: each value from its publication
 to the next. Start known: with the host's stamp of the start, which cuts the update it falls into. The stated
 uncertainty is the standard one; inside: whether the 95 % interval holds the meter.
+"""
+_IMAGINED = """Sensors that look at the metered power of these steps, at twenty phases: root mean square error and half
+of the 95 % interval (median) in percent of the meter, and how many intervals hold it; without stamps of the load, and
+with them.
 """
 _ALIASING = """Simulated: 104 ms square wave of 65 and 193 W, updates every 101.2 ms, one-pole of 12.5 ms; standard
 deviation in percent over 200 random windows.
@@ -191,6 +233,7 @@ def main() -> None:
     out = folder("energy", options("energy", __doc__).parse_args().output)
     steps = [read(case) for case in CASES]
     rows = [row for case, step in zip(CASES, steps, strict=True) for row in rows_of(case, step)[0]]
+    others = [row for case, step in zip(CASES, steps, strict=True) for row in imagined(case.title, step)]
     figure, axes = panels(len(CASES))
     for axis, case, step in zip(axes, CASES, steps, strict=True):
         draw(axis, case, step)
@@ -203,6 +246,9 @@ def main() -> None:
         "Gain and lag alone, as found before for these recordings (6 / 1 / 0.3 s):\n",
         table(["recording", "percent"], published),
         "![steps](energy.png)\n",
+        "# Other sensors on the same power\n",
+        _IMAGINED,
+        table(["recording", "sensor", "s", *(["error", "half-width", "held"] * 2)], others),
         "# A part-time sensor that aliases\n",
         _ALIASING,
         table(["window", "shifted by the lag", "folded", "load-informed"], aliasing()),

@@ -406,7 +406,10 @@ def test_a_known_start_gives_the_whole_energy_of_a_step_in_any_phase(window: flo
         t, watts = shown(SensorModel(0.1, phase, window_s=window, tau_s=tau, noise_w=0.02), load, 1.0, 8.5)
         for start, end in ((5.0, 5.3), (4.6, 6.0), (5.04, 5.31)):
             found = region_energy(t, watts, response, start_s=start, end_s=end, load=known)
-            assert found.joules == pytest.approx(between(load, start, end), rel=0.002)
+            true = between(load, start, end)
+            # Power that comes late, as where clocks ramp, is a hypothesis which no reading need rule out.
+            assert found.joules == pytest.approx(true, rel=0.003)
+            assert found.low <= true <= found.high
 
 
 @pytest.mark.parametrize(("window", "tau"), [(0.02, 0.0), (0.0, 0.0125), (0.0, 0.22)])
