@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
-from pmtpy.analysis.uncertainty.components import STANDSTILL
+from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE, STANDSTILL
 from pmtpy.analysis.uncertainty.interval import Interval, IntervalStatistics
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
 from pmtpy.core.rows import Floats, Frame
 from pmtpy.errors import CoverageError
-from pmtpy.regions._kept import Kept
+from pmtpy.regions._kept import Kept, timed
 from pmtpy.regions._parting import stretch_s, widest
 
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
@@ -120,7 +121,7 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             uncorrected[i] = _TOO_LONG
             continue
         try:
-            better = _corrected(kept, i, t_s, watts[i])
+            better = _corrected(kept, i, rows, t_s, watts[i])
         except CoverageError as error:
             uncorrected[i] = f"{error}, so it is not corrected for how the sensor follows time"
         else:
@@ -162,7 +163,7 @@ def _moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> 
     return moved
 
 
-def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
+def _corrected(kept: Kept, i: int, rows: Frame, t_s: Floats, watts: Floats) -> Found | None:
     """Correct one channel as a recording would be; None where there is nothing to correct.
 
     Raises
@@ -170,7 +171,9 @@ def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
     CoverageError
         The rows that have come by now do not tell enough.
     """
-    from pmtpy.analysis.energy.live import live_energy  # only those who have a profile pay for it
+    # only those who have a profile pay for it
+    from pmtpy.analysis.energy.estimate import Energy, mixture
+    from pmtpy.analysis.energy.live import live_energy
 
     channel = kept.facts.layout.energy[i]
     if not kept.seconds > 0.0:
@@ -186,6 +189,16 @@ def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
     )
     if better is None:
         return None
+    another = kept.open_renewals.get(channel.name)
+    if another is not None:
+        seldom = timed(channel, another.every_s)
+        as_shown = summarise([seldom], t_s, watts[None, :], kept.interval(rows, [i])[0])[0]
+        other = _judged(seldom, as_shown)
+        plain = Energy.of(other.joules, other.method, other.budget.components, other.budget.warnings)
+        both = mixture([(1.0 - another.share, better), (another.share, plain)], "kernel")
+        wider = both.uncertainty_joules - better.uncertainty_joules > DOUBTFUL_SHARE * abs(both.joules)
+        said = f"{channel.name}: {kept.facts.perhaps_another(channel.name, another.every_s)}"
+        better = replace(both, warnings=(*both.warnings, said)) if wider else both
     lost = (f"{channel.name}: {kept.lost} rows were lost inside the region",) if kept.lost else ()
     budget = UncertaintyBudget(better.uncertainty_joules, better.parts, (*better.warnings, *lost))
     return Found(channel, better.joules, 0.0, budget, better.method)

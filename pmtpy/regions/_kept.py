@@ -5,10 +5,11 @@ Nothing in it changes any more, whatever comes later or is forgotten, and nothin
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from pmtpy.core.source import Remarks, Timestamps
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import Around, CurvePoint
 
+if TYPE_CHECKING:
+    from pmtpy.analysis.clocking import Renewal
+
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
@@ -37,6 +41,10 @@ _OF_ANOTHER = (
     "another register or setting, so the energy is not corrected for how the sensor follows time, and the gain may be "
     "another too; make a profile of this one (pmtpy characterise). A load that changes at such times alone looks the "
     "same"
+)
+_PERHAPS = (
+    "its readings have changed at multiples of {} only so far, {:.3g} times what its profile says ({}): whether the "
+    "profile is of this register is not known yet, and the uncertainty allows for both; more changes will tell"
 )
 
 
@@ -61,34 +69,34 @@ class Facts(NamedTuple):
         return found
 
     @classmethod
-    def seen(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Facts:
-        """Return those of an acquisition after a look at all the rows that it keeps.
+    def seen(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> tuple[Facts, dict[str, Renewal]]:
+        """Return those of an acquisition after a look at all the rows that it keeps, and what they leave open.
 
         What was found of a register holds until its readings contradict it: later rows may show nothing of it.
         """
         facts = cls.of(made)
         if not facts.kernels and not facts.seldom_s:
-            return facts
+            return facts, {}
         profiles = _kernels(made.layout, made.calibration)
         traits, demand = made.intake.source.traits, made.demand
         sparse = traits.timestamps is Timestamps.DEVICE_UPDATE and not traits.streaming  # a row for what is new alone
         polled_s = max(demand.interval_s, demand.dump_s or 0.0) if sparse else 0.0
-        told = _renewed_s(made.layout, profiles, made.around(a, b, _ALL_S).frames, polled_s)
+        told = _renewals(made.layout, profiles, made.around(a, b, _ALL_S).frames, polled_s)
         seldom = dict(facts.seldom_s)
-        for name, every_s in told.items():
-            if every_s > profiles[name].response.period_s:
-                seldom.setdefault(name, every_s)
-            else:
+        for name, found in told.items():
+            if found.another:
+                seldom.setdefault(name, found.every_s)
+            elif found.every_s == profiles[name].response.period_s:
                 seldom.pop(name, None)
         if seldom != facts.seldom_s:
             facts = _facts[made] = cls._worked_out(made.layout, made.calibration, seldom)
-        return facts
+        return facts, {name: found for name, found in told.items() if found.share and name not in seldom}
 
     @classmethod
     def _worked_out(cls, layout: Layout, calibration: Calibration | None, seldom_s: Mapping[str, float]) -> Facts:
         kernels = {n: p for n, p in _kernels(layout, calibration).items() if n not in seldom_s}
         if seldom_s:
-            known = [_timed(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
+            known = [timed(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
             layout = replace(layout, channels=tuple(known))
         reach = tuple([_reach_s(c, kernels.get(c.name)) for c in layout.energy])
         both = zip(layout.energy, reach, strict=True)
@@ -98,12 +106,16 @@ class Facts(NamedTuple):
 
     def strangers(self) -> dict[int, str]:
         """Say of channels, by their place, that their profiles are probably of another register."""
-        said = dict[int, str]()
-        for i, channel in enumerate(self.layout.energy):
-            if channel.name in self.seldom_s and self.calibration is not None:
-                every, stated = self.seldom_s[channel.name], self.calibration.profiles[channel.name].response.period_s
-                said[i] = _OF_ANOTHER.format(duration(every), every / stated, duration(stated))
-        return said
+        known = [(i, c.name) for i, c in enumerate(self.layout.energy) if c.name in self.seldom_s]
+        return {i: self._compared(_OF_ANOTHER, name, self.seldom_s[name]) for i, name in known}
+
+    def perhaps_another(self, name: str, every_s: float) -> str:
+        """Say of a channel that its profile may be of another register."""
+        return self._compared(_PERHAPS, name, every_s)
+
+    def _compared(self, text: str, name: str, every_s: float) -> str:
+        stated_s = self.calibration.profiles[name].response.period_s if self.calibration is not None else math.nan
+        return text.format(duration(every_s), every_s / stated_s, duration(stated_s))
 
 
 _facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()
@@ -130,12 +142,14 @@ class Kept(NamedTuple):
     carry_s: float
     lately: tuple[Frame, ...]  # rows of a while before the newest one, where those of a stream have not come yet
     load: LoadIntervals | None  # when it was on, in seconds from ``a``, where that is known and of use
+    open_renewals: Mapping[str, Renewal]  # of channels whose profile may be of another register
 
     @classmethod
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Kept:
         """Take it down."""
-        facts, length_ns, source = Facts.seen(made, a, b), b.t_ns - a.t_ns, made.intake.source
-        margin = max(facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9)
+        (facts, open_), length_ns, source = Facts.seen(made, a, b), b.t_ns - a.t_ns, made.intake.source
+        as_open = [_context_s(timed(c, open_[c.name].every_s)) for c in made.layout.energy if c.name in open_]
+        margin = max([facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9, *as_open])
         both = zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
         uncovered_s = tuple([min(y - x, length_ns) / 1e9 for x, y in both])
         whys = [(i, made.doubt(i + 1, a.t_ns)) for i, unknown in enumerate(uncovered_s) if unknown]
@@ -156,6 +170,7 @@ class Kept(NamedTuple):
             _lately(made, b),
             # Twice as far as rows: the first of them show what was before.
             made.loads.about(a.t_ns, b.t_ns, round(2e9 * margin)) if facts.kernels else None,
+            open_,
         )
 
     @property
@@ -229,22 +244,23 @@ def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profi
     return {c.name: profiles[c.name] for c in powers if profiles[c.name].response.shaped}
 
 
-def _renewed_s(
+def _renewals(
     layout: Layout, profiles: Mapping[str, Profile], frames: Sequence[Frame], polled_s: float
-) -> dict[str, float]:
-    """Return how often registers are renewed by their readings, where those tell it."""
-    from pmtpy.analysis.clocking import renewed_every_s  # only those who have a profile pay for it
+) -> dict[str, Renewal]:
+    """Return how often registers are renewed by their readings."""
+    from pmtpy.analysis.clocking import renewal  # only those who have a profile pay for it
 
-    t_s, found = np.concatenate([f.t_ns for f in frames]) / 1e9, dict[str, float]()
+    t_s = np.concatenate([f.t_ns for f in frames]) / 1e9
+    found: dict[str, Renewal] = {}
     for i, channel in enumerate(layout.energy):
         if channel.name in profiles and (period_s := profiles[channel.name].response.period_s):
             watts = np.concatenate([f.watts[:, i + 1] for f in frames])
             known = np.isfinite(watts)
-            found[channel.name] = renewed_every_s(t_s[known], watts[known], period_s, polled_s)
-    return {name: every_s for name, every_s in found.items() if every_s}
+            found[channel.name] = renewal(t_s[known], watts[known], period_s, polled_s)
+    return found
 
 
-def _timed(channel: Channel, every_s: float) -> Channel:
+def timed(channel: Channel, every_s: float) -> Channel:
     """Return a channel of which nothing is known in time but how often it is renewed."""
     of, how = channel.response, Response.stated(refresh_s=Number(every_s))
     how = replace(how, known_at_w=of.known_at_w, state_w=of.state_w, state_s=of.state_s)

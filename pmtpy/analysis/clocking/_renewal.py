@@ -8,12 +8,16 @@ tried, so that chance has as many tries.
 Changes between levels that come again the load may have made by itself, and it may repeat: of such times alike are one.
 A load that never changes but in step with some measure, at powers that never come again, looks the same.
 
+That a reading stays the same for many periods is no evidence by itself: the power of an RTX 3090 at rest is renewed
+once a second and under load ten times, a K40m showed one value under load for a second (75 periods).
+
 Pure; times are seconds. docs/uncertainty.md ("A profile of another register") has the figures.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,15 +25,35 @@ from pmtpy.analysis.clocking._intervals import Bools, not_the_loads
 from pmtpy.core.rows import Floats
 
 _ODDS = 1000.0  # against chance, above which it is believed
+_MIN_ODDS = 3.0  # up to which nothing is said: chance has as much now and then
+_ANOTHER = 0.05  # of profiles in use those of another register, before anything tells: a guess
 _MIN_RATIO = 1.9  # to the period of the profile: what lies on its grid may be twice as far apart, but for its wander
 _MAX_RATIO, _MAX_APART = 100.0, 300.0  # to it, of measures and of times from change to change: what is tried is bounded
 _WANDER = 0.1  # of the profile's period, by which renewals are early or late at most
 _MOST_CHANGES = 60  # the last ones; more tell no more
+_MAX_NATS = 50.0  # more is as sure
 _FINENESS = 0.25  # of what is open of a time: by as much the measures that are tried leave it open
 
 
-def renewed_every_s(t_s: Floats, watts: Floats, period_s: float, polled_s: float = 0.0) -> float:
-    """Return the time between renewals; that of the profile where changes are as close; 0: nothing tells it.
+class Renewal(NamedTuple):
+    """How often a register is renewed, by its readings."""
+
+    every_s: float = 0.0  # that of the profile where changes are as close; 0: nothing tells it
+    odds: float = 0.0  # that it is this and more seldom than the profile says, against chance
+
+    @property
+    def another(self) -> bool:
+        """Whether it is believed that the register is another than the profile's."""
+        return self.odds > _ODDS
+
+    @property
+    def share(self) -> float:
+        """Belief that the register is another, while it is open; else 0."""
+        return 0.0 if self.another or self.odds < _MIN_ODDS else 1.0 / (1.0 + 1.0 / (_ANOTHER * self.odds))
+
+
+def renewal(t_s: Floats, watts: Floats, period_s: float, polled_s: float = 0.0) -> Renewal:
+    """Tell how often a register is renewed, and whether that is more seldom than its profile says.
 
     Parameters
     ----------
@@ -48,19 +72,19 @@ def renewed_every_s(t_s: Floats, watts: Floats, period_s: float, polled_s: float
     apart, open_s = np.diff(middle), half[1:] + half[:-1]
     most, least = float(np.min(apart + open_s, initial=math.inf)), _MIN_RATIO * period_s
     if most < least:
-        return period_s
+        return Renewal(period_s)
     if len(apart) < 2:
-        return 0.0
+        return Renewal()
     own = not_the_loads(watts)[new]
     speaks = (own[1:] & own[:-1]) | _first_of_their_kind(apart, 2.0 * open_s)
     near = apart < _MAX_APART * period_s
     if not np.any(near):
-        return 0.0
+        return Renewal()
     return _measure(apart[near], open_s[near], speaks[near], (least, min(most, _MAX_RATIO * period_s)))
 
 
-def _measure(apart: Floats, open_s: Floats, speaks: Bools, between: tuple[float, float]) -> float:
-    """Return of what times are whole multiples, as far as is open of each, by those that speak for it; 0: of nothing.
+def _measure(apart: Floats, open_s: Floats, speaks: Bools, between: tuple[float, float]) -> Renewal:
+    """Return of what times are whole multiples, as far as is open of each, and the odds by those that speak for it.
 
     The measure lies between two bounds.
     """
@@ -71,13 +95,12 @@ def _measure(apart: Floats, open_s: Floats, speaks: Bools, between: tuple[float,
     allowed = (1.0 + _FINENESS) * open_s
     fits = np.flatnonzero(np.all(np.abs(apart - multiples * tried[:, None]) <= allowed, axis=1))
     if not len(fits):
-        return 0.0
+        return Renewal()
     chance = np.minimum(np.fmax(2.0 * allowed, least / _MIN_RATIO)[speaks] / tried[fits, None], 1.0)
     nats = -np.sum(np.log(chance), axis=1)
     best = int(np.argmax(nats))
-    if np.logaddexp.reduce(nats) - math.log(len(tried)) <= math.log(_ODDS):  # the mean over all that are tried
-        return 0.0
-    return float(np.sum(apart) / np.sum(multiples[fits[best]]))
+    over_all = float(np.logaddexp.reduce(nats)) - math.log(len(tried))  # the mean over all that are tried
+    return Renewal(float(np.sum(apart) / np.sum(multiples[fits[best]])), math.exp(min(over_all, _MAX_NATS)))
 
 
 def _first_of_their_kind(apart: Floats, alike_s: Floats) -> Bools:
