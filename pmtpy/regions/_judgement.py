@@ -19,10 +19,11 @@ from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE, STANDSTILL
 from pmtpy.analysis.uncertainty.interval import Interval, IntervalStatistics
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected, late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
+from pmtpy.core.presentation import duration
 from pmtpy.core.rows import Floats, Frame
 from pmtpy.errors import CoverageError
 from pmtpy.regions._kept import Kept, timed
-from pmtpy.regions._parting import stretch_s, widest
+from pmtpy.regions._parting import beyond_all_shown, stretch_s, widest
 
 # Standard deviations between a counter and the power of the same part, beyond which they contradict each other: by
 # chance once in 370 times (normal distribution).
@@ -251,7 +252,8 @@ def _witnessed(found: list[Found], kept: Kept, rows: Frame) -> list[Found]:
     layout, seconds = kept.facts.layout, kept.seconds
     for i, powers in layout.witnesses:
         whole = _held_against(found[i], [found[p] for p in powers], seconds)
-        found[i] = whole if whole is not found[i] else _held_against_where_they_part(found, i, powers, kept, rows)
+        held = whole if whole is not found[i] else _held_against_where_they_part(found, i, powers, kept, rows)
+        found[i] = held if held is not found[i] else _held_against_each_power(found, i, powers, kept, rows)
     for i, parts in layout.inside:
         found[i] = _held_against_part(found[i], max([found[p] for p in parts], key=lambda f: f.joules), seconds)
     return found
@@ -296,6 +298,39 @@ def _held_against_where_they_part(
     )
     spans = [c for c in held.budget.components if c[0] == "contradiction"]
     return found[i]._replace(budget=UncertaintyBudget.of([*spans, *budget.components], (*budget.warnings, warning)))
+
+
+def _held_against_each_power(found: Sequence[Found], i: int, powers: Sequence[int], kept: Kept, rows: Frame) -> Found:
+    """Hold each move of a counter against the highest power about it, where one sees all of the time."""
+    counter = found[i].channel
+    seeing = [p for p in powers if 0.0 < (found[p].channel.refresh_s or 0.0) <= (found[p].channel.window_s or 0.0)]
+    if not seeing or not counter.refresh_s:
+        return found[i]
+    p = min(seeing, key=lambda k: found[k].channel.window_s or 0.0)
+    power, t_s = found[p].channel, kept.times_s(rows)
+    leaps = beyond_all_shown(
+        t_s,
+        rows.joules[:, i + 1],
+        rows.watts[:, p + 1],
+        refresh_s=max(counter.refresh_s, power.refresh_s or 0.0),
+        window_s=power.window_s or 0.0,
+        gains=(_PARTING_SD * counter.gain_u, _PARTING_SD * power.gain_u),
+        noise_w=_PARTING_SD * math.hypot(power.noise, power.offset_u),
+    )
+    leaps = [(a, b) for a, b in leaps if t_s[b] > 0.0 and t_s[a] < kept.seconds]
+    if not leaps:
+        return found[i]
+    grown = np.array([rows.joules[b, [i + 1, p + 1]] - rows.joules[a, [i + 1, p + 1]] for a, b in leaps])
+    (a, b), budget = leaps[0], found[i].budget
+    times = f", and {len(leaps) - 1} times more" if len(leaps) > 1 else ""
+    warning = (
+        f"{counter.name}: {t_s[b]:.3g} s after the beginning the counter grew by {grown[0, 0]:.4g} J within "
+        f"{duration(float(t_s[b] - t_s[a]))}{times}, which no reading of {power.name} about it shows; one of them is "
+        "wrong there (a counter that leapt, a power that missed the load), and the uncertainty of the counter now spans"
+        " both"
+    )
+    span = ("contradiction", float(np.sum(grown[:, 0] - grown[:, 1])))
+    return found[i]._replace(budget=UncertaintyBudget.of([span, *budget.components], (*budget.warnings, warning)))
 
 
 def _judged(channel: Channel, as_shown: IntervalStatistics) -> Found:
