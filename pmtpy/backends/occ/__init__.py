@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.occ._channels import CONVERTER, GPUS, SYSTEM
+from pmtpy.backends.occ._channels import CONVERTER, GPUS, PARTS, SYSTEM
 from pmtpy.backends.occ._device import BlockReader, Export
 from pmtpy.backends.occ._source import OccSource, Wanted
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Record, Table
@@ -205,16 +205,19 @@ def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
     rest = export.odd_bytes()
     if rest:
         found.notes.append(f"{export.path}: {rest} bytes at its end are not a whole block: a processor may be missing")
-    known: set[str] = set()
+    listed: dict[int, set[str]] = {}
     for index in _indices(device, export.blocks()):
         try:
             table = Table.parse(export.read(index * BLOCK_BYTES, BLOCK_BYTES))
         except ProtocolError as error:
             found.notes.append(f"block {index} is left out: {error}")
             continue
-        known |= table.entries.keys()
+        listed[index] = set(table.entries)
         found.notes += [f"block {index}: {fault}" for fault in table.faults]
         _look_up(found, export, index, table, wish)
+    known = set().union(*listed.values())
+    if not any(entry.name == SYSTEM for wanted in found.wanted for entry in wanted.entries):
+        found.notes += _gaps(listed)
     unknown = [name for name in extra if name not in known]
     if unknown and known:
         near = [match for name in unknown for match in difflib.get_close_matches(name, known)]
@@ -227,6 +230,17 @@ def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
         reason = f"{export.path}: no power is measured" + "".join(f"; {note}" for note in found.notes)
         raise BackendUnavailableError("occ", reason, _NOT_YET)
     return OccSource(export, found.wanted, tuple(found.notes), wish.clock)
+
+
+def _gaps(listed: dict[int, set[str]]) -> list[str]:
+    """Say which parts of a socket one block lists and another does not: their sum is short of them."""
+    anywhere = set().union(*listed.values())
+    lacks = ((index, [part for part in PARTS if part in anywhere - names]) for index, names in listed.items())
+    return [
+        f"block {index} lists no usable {' and no '.join(parts)}, which others do: the total is without that"
+        for index, parts in lacks
+        if parts
+    ]
 
 
 def _look_up(found: _Found, export: Export, index: int, table: Table, wish: _Wish) -> None:

@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pmtpy.backends.occ.layout import BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES, Decoder, Record, Table
+from pmtpy.backends.occ.layout import BLOCK_BYTES, ENTRY_BYTES, Decoder, Record, Table
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ProtocolError, ReadError, SourceLostError
 
 _STEP_NS = 8_000_000  # 16 ticks of 0.5 ms: a buffer that was valid is not rewritten in less
 _ATTEMPTS = 3
-_RECHECK_NS = 2 * NS_PER_S  # how often the optimised read looks at the header again
+_RECHECK_NS = 2 * NS_PER_S  # how often the optimised read looks at header and table again
 _VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
 
 
@@ -169,15 +169,29 @@ class BlockReader:
         now_ns = self._clock.now_ns()
         try:
             if not self._whole and now_ns - self._checked_ns > _RECHECK_NS:
-                if self._export.read(self._base, HEADER_BYTES) != self.plan.head[:HEADER_BYTES]:
-                    self._relocate()
-                self._checked_ns = now_ns
+                self.recheck()
                 now_ns = self._clock.now_ns()
             return self._attempts(now_ns)
         except ProtocolError as error:
             self._relocate()
             msg = f"occ: block {self.index}: {error}"
             raise ReadError(msg) from error
+
+    def recheck(self) -> bool:
+        """Compare header and table with those known, and go by the new ones; whether they differ.
+
+        What was read by those known is then of other sensors, or in other units. To be called when the firmware has
+        started anew: another one may list them in another order, with other scales, under a header that is the same.
+
+        Raises ReadError: the header cannot be used.
+        Raises SourceLostError: the file is gone, or a sensor has gone from the table or has other units.
+        """
+        self._checked_ns = self._clock.now_ns()
+        known = self.plan.head
+        if self._export.read(self._base, len(known)) == known:
+            return False
+        self._relocate()
+        return True
 
     def _relocate(self) -> None:
         try:

@@ -126,6 +126,8 @@ class OccSource(PolledSource):
             steps = [Step.RESTART for _ in self._powers]
         else:
             self._contradicted_ns = None
+        if Step.RESTART in steps and self._started and any(wanted.reader.recheck() for wanted in self._wanted):
+            return None  # decoded by a table that holds no more
         stamps = [block[0].stamp for block in by_block]
         uneven = Step.RESTART not in steps and self._uneven(stamps)
         block = None if Step.NOTHING in steps or uneven else self._row(records, steps, now_ns)

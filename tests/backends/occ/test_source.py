@@ -188,6 +188,19 @@ def test_channels_of_the_converter_say_what_is_connected_and_idle_ones_are_left_
     assert source.identity.notes == ()
 
 
+@pytest.mark.parametrize(("gone", "said"), [(b"PWRMEM", True), (b"PWRVDD", False)])
+def test_a_total_that_lacks_a_part_of_one_socket_says_so(path: Path, gone: bytes, *, said: bool) -> None:
+    """The rail is inside of its processor, so that nothing is missing from the total without it."""
+    image = bytearray(Machine(make_world("60", clock=ManualClock())).image)
+    for name in (b"PWRSYS", gone):
+        row = image.index(name.ljust(16, b"\0"), BLOCK_BYTES if name == gone else 0)
+        image[row : row + 6] = b"OTHER" + name[-1:]
+    path.write_bytes(image)
+    source = open_source(clock=ManualClock(), file=str(path))
+    source.close()
+    assert any("the total is without" in note for note in source.identity.notes) is said
+
+
 def test_a_sensor_of_the_machine_that_was_never_sampled_is_left_out_with_a_note(path: Path) -> None:
     def unplug(image: bytearray) -> None:
         for buffer in (PING, PONG):
@@ -370,18 +383,52 @@ def test_a_sensor_that_goes_from_the_table_is_a_loss(path: Path) -> None:
         bench.rows(5)
 
 
+def _rescale(image: bytearray) -> None:
+    """Tenths of watts for PWRSYS: the exponent of its scale, behind name, units, id, rate and mantissa, is -1."""
+    image[image.index(b"PWRSYS") + 29] = 0xFF
+
+
 def test_a_change_of_units_is_a_loss(path: Path) -> None:
     bench = Bench(path)
     bench.rows(5)
-
-    def rescale(image: bytearray) -> None:
-        at = image.index(b"PWRSYS")
-        image[at + 29] = 0xFF
-        image[4 + 3] = 1  # a reserved byte of the header shows that something was written
-
-    bench.damage = rescale
+    bench.damage = _rescale
     with pytest.raises(SourceLostError, match="units"):
         bench.rows(200)
+
+
+def test_firmware_that_starts_anew_with_other_scales_gives_no_row(path: Path) -> None:
+    bench = Bench(path)
+    bench.rows(20)
+    bench.damage = _rescale
+    for occ in bench.machine.occs:
+        occ.restart()
+    rows: list[Block] = []
+    with pytest.raises(SourceLostError, match="units"):
+        rows.extend(block for block in (bench.step() for _ in range(200)) if len(block))
+    assert not rows
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_firmware_that_starts_anew_with_other_sensors_at_the_same_places_is_followed(
+    path: Path, *, whole: bool
+) -> None:
+    """The header is the same, and so are the ids at each place: names alone tell that the two have changed places."""
+    bench = Bench(path, "constant:200", whole=whole)
+    before = bench.rows(20)
+    names = ("socket0.gpus", "socket0.memory")
+    gpus, memory = (bench.watts(before[0], before[-1], name) for name in names)
+    assert gpus != memory
+
+    def exchange(image: bytearray) -> None:
+        a, b = image.index(b"PWRGPU"), image.index(b"PWRMEM")
+        image[a : a + 6], image[b : b + 6] = b"PWRMEM", b"PWRGPU"
+
+    bench.damage = exchange
+    for occ in bench.machine.occs:
+        occ.restart()
+    after = bench.rows(40)
+    assert after[0].fresh
+    assert [bench.watts(after[0], after[-1], name) for name in names] == [memory, gpus]
 
 
 def test_a_group_that_is_switched_off_is_no_zero(path: Path) -> None:
