@@ -1,44 +1,163 @@
-"""What else of a job runs on this node: its processes tell each other by names that vanish with them.
+"""The processes of a job on one node: their commands begin together, and the one that measures knows who still runs.
 
-A socket in the abstract namespace of Linux (unix(7)) leaves no file behind, however its process ends. Where there is
-none, as on other systems, or none that is shared, as between containers, nobody is known to run; nor in a job without a
-name, which could be any.
+The others hold a connection to it, by a socket in the abstract namespace of Linux (unix(7)): it leaves no file behind,
+and closes however a process ends. Where there is none, as on other systems, or none that is shared, as between
+containers, nobody is known to run; nor in a job without a name, which could be any.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import sys
+import threading
 import zlib
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.io.origin import Launch, Machine
 
-_NAMES = Path("/proc/net/unix")
+_LOOK_S = 0.02
+_COME_S = 5.0  # within which processes come that a launcher starts together
+_READY_S = 60.0  # within which the one that measures has opened its sensors, or is not waited for any longer
+_MAX_WAITING = 4096  # connections that wait to be accepted; Linux allows as many since 5.4, and 128 before
+
+Rest = Callable[[float], None]
 
 
-def _stem(launch: Launch, machine: Machine) -> str:
-    """Return what the names of one job on one node begin with; they may have 107 bytes in all."""
-    digest = zlib.crc32(f"{launch.scheduler}\0{launch.job}\0{machine.node}".encode())
-    return f"pmtpy-run/{os.getuid() if hasattr(os, 'getuid') else 0}/{digest:08x}/"
+class Others:
+    """The processes of a job on this node but for the one that measures, as far as they are known."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
+        self._lock = threading.Lock()
+        self._here: list[socket.socket] = []  # its process has not ended
+        self._come, self._begun = 0, False
+
+    @property
+    def lacking(self) -> int:
+        """How many have not come so far."""
+        return max(0, self._expected - self._come)
+
+    def come(self, rest: Rest) -> None:
+        """Wait until all have come, but not for long."""
+        _within(_COME_S, rest, lambda: not self.lacking)
+
+    def begin(self) -> None:
+        """Let all begin that have come; who comes later begins at once."""
+        with self._lock:
+            self._begun = True
+            for other in self._here:
+                _told(other)
+
+    def run(self) -> bool:
+        """Whether one is known that still runs."""
+        with self._lock:
+            closed = select.poll()
+            for other in self._here:
+                closed.register(other, select.POLLIN | select.POLLHUP)
+            gone = {number for number, _ in closed.poll(0)}
+            for other in self._here:
+                if other.fileno() in gone:
+                    other.close()
+            self._here = [other for other in self._here if other.fileno() >= 0]
+            return bool(self._here)
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take note of each that comes, until nobody listens any more. For a thread of its own."""
+        with contextlib.suppress(OSError):
+            while True:
+                other, _ = listener.accept()
+                with self._lock:
+                    self._here.append(other)
+                    self._come += 1
+                    if self._begun:
+                        _told(other)
+
+    def close(self) -> None:
+        """Take note of nobody any more: who waits begins."""
+        with self._lock:
+            for other in self._here:
+                other.close()
+            self._here = []
+
+
+def _told(other: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        other.send(b"\n")
 
 
 @contextlib.contextmanager
-def known_to_run(launch: Launch, machine: Machine) -> Iterator[None]:
-    """Let the others of the job on this node know, while inside, that this process runs its command."""
-    with contextlib.ExitStack() as stack:
-        if launch.job and sys.platform == "linux":
-            here = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-            with contextlib.suppress(OSError):
-                here.bind(f"\0{_stem(launch, machine)}{os.getpid()}")
-        yield
+def others_of(launch: Launch, machine: Machine, expected: int) -> Iterator[Others]:
+    """Let the others of the job on this node come, for the process that measures it."""
+    others, name = Others(expected), _name(launch, machine)
+    if not name:
+        yield Others(0)
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(name)
+        except OSError:  # another measures the same node
+            yield Others(0)
+            return
+        listener.listen(_MAX_WAITING)
+        taking_note = threading.Thread(target=others.accept, args=(listener,), name="pmtpy-run", daemon=True)
+        taking_note.start()
+        try:
+            yield others
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            taking_note.join()
+            others.close()
 
 
-def others_run(launch: Launch, machine: Machine) -> bool:
-    """Whether another process of the job on this node is known to run its command."""
-    with contextlib.suppress(OSError):
-        return bool(launch.job) and f"@{_stem(launch, machine)}" in _NAMES.read_text(encoding="utf-8", errors="replace")
-    return False
+@contextlib.contextmanager
+def begun_with(launch: Launch, machine: Machine, rest: Rest) -> Iterator[bool]:
+    """Wait until the node is measured, and let the process that measures know, while inside, that this one runs.
+
+    Yields whether there is one.
+    """
+    name = _name(launch, machine)
+    if not name:
+        yield True
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as here:
+        here.setblocking(False)
+        yield _within(_COME_S, rest, lambda: _connected(here, name)) and _within(_READY_S, rest, lambda: _let(here))
+
+
+def _within(seconds: float, rest: Rest, done: Callable[[], bool]) -> bool:
+    end_ns = HOST_CLOCK.now_ns() + round(seconds * NS_PER_S)
+    while not done():
+        if HOST_CLOCK.now_ns() >= end_ns:
+            return False
+        rest(_LOOK_S)
+    return True
+
+
+def _connected(here: socket.socket, name: str) -> bool:
+    try:
+        here.connect(name)
+    except OSError:  # nobody listens yet, or more come than wait to be accepted
+        return False
+    return True
+
+
+def _let(here: socket.socket) -> bool:
+    try:
+        here.recv(1)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # it is gone
+    return True
+
+
+def _name(launch: Launch, machine: Machine) -> str:
+    """Return the name of a job's socket on one node; empty: it has none."""
+    if not launch.job or sys.platform != "linux":
+        return ""
+    digest = zlib.crc32(f"{launch.scheduler}\0{launch.job}\0{machine.node}".encode())
+    return f"\0pmtpy-run/{os.getuid()}/{digest:08x}"

@@ -14,10 +14,11 @@ import resource
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pmtpy.cli import gather as gather_verb
-from pmtpy.cli._beside import known_to_run, others_run
+from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
@@ -33,6 +34,13 @@ from pmtpy.sensor.sensor import Sensor
 
 FOLDER = "pmtpy-nodes"
 _LOOK_S = 0.1
+_NOBODY = (
+    "the process that measures it was not there, or not ready, in time; what this one uses until then is not measured"
+)
+_LACKING = (
+    "{} of {} processes that the launcher started on this node began no command under pmtpy run while it was measured; "
+    "what they used is in its energy for that time alone"
+)
 _BY_SIGNAL = 128  # and above: the status of a command that a signal ended
 
 
@@ -64,15 +72,19 @@ def _run_on_node(args: argparse.Namespace) -> int:
     if not launch.reads:
         # A name that is given in the environment need not be what the launcher takes for a node.
         named = NodeFile(folder, machine, launch, about, _unix_s()) if NODE in os.environ else None
-        with known_to_run(launch, machine):
+        with begun_with(launch, machine, args.stop.rest) as measured:
+            if not measured and named is None:
+                say(f"pmtpy run: warning: {machine.host}: {_NOBODY}")
             status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
         if named is not None:
             _settled(named, machine, launch, status)
         return status
     file = NodeFile(folder, machine, launch, about, _unix_s())
-    with contextlib.ExitStack() as stack:
+    # A name that is given is not the launcher's, which then does not know how many there are.
+    expected = (launch.local_size or 1) - 1 if NODE not in os.environ else 0
+    with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
         sensors, why = _opened(args, stack)
-        status, energy = _measured(args, sensors, why, machine, launch, divert=divert)
+        status, energy = _measured(args, sensors, why, machine, launch, others=others, divert=divert)
         args.ended = status
     try:
         file.finish(energy, status)
@@ -113,31 +125,38 @@ def _opened(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Sequ
 
 
 def _measured(
-    args: argparse.Namespace, sensors: Sequence[Sensor], why: str, machine: Machine, launch: Launch, *, divert: bool
+    args: argparse.Namespace,
+    sensors: Sequence[Sensor],
+    why: str,
+    machine: Machine,
+    launch: Launch,
+    *,
+    others: Others,
+    divert: bool,
 ) -> tuple[int, NodeEnergy]:
+    others.come(args.stop.rest)
     if not sensors:
         begun_s = _unix_s()
+        others.begin()
         status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
         return status, unknown_node(machine, launch, why, span_s=(begun_s, _unix_s()))
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
+        others.begin()
         ended = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
         if not ended.status:  # a launcher that sees it fail may end the others
-            _wait_for_others(args, machine, launch)
+            with contextlib.suppress(Stopped):
+                while others.run():
+                    args.stop.rest(_LOOK_S)
     status = ended.status
     if not ended.ran:
         return status, unknown_node(machine, launch, f"{args.command[0]} could not be started", span_s=span_of(region))
     try:
-        return status, node_energy(region, machine, launch)
+        energy = node_energy(region, machine, launch)
     except PmtError as error:
         return status, unknown_node(machine, launch, str(error))
-
-
-def _wait_for_others(args: argparse.Namespace, machine: Machine, launch: Launch) -> None:
-    """Let the measurement of the node go on while other commands of the job run on it, or until an end is asked for."""
-    with contextlib.suppress(Stopped):
-        while others_run(launch, machine):
-            args.stop.rest(_LOOK_S)
+    lacking = _LACKING.format(others.lacking, launch.local_size)
+    return status, replace(energy, warnings=(*energy.warnings, lacking)) if others.lacking else energy
 
 
 def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEnergy:

@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -262,22 +264,64 @@ def test_a_node_on_which_the_command_does_not_start_has_used_nothing_that_is_kno
     assert "nosuchcommand could not be started" in told.stdout
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs sockets without a file")
-def test_a_node_is_measured_until_the_last_command_of_its_job_has_ended(started: Started, tmp_path: Path) -> None:
-    def rank(number: int, *command: str) -> subprocess.Popen[str]:
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sockets without a file")
+Rank = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def rank(started: Started, tmp_path: Path) -> Rank:
+    """Start the command of one of two processes of a node."""
+
+    def of(number: int, *command: str) -> subprocess.Popen[str]:
         ompi = {"RANK": number, "SIZE": 2, "LOCAL_RANK": number, "LOCAL_SIZE": 2}
         env = {"PMIX_NAMESPACE": tmp_path.name, **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
         return started("run", "--into", "out", "-s", "rapl:virtual", "--", *command, env=env)
 
+    return of
+
+
+def of_node(tmp_path: Path) -> dict[str, Any]:
+    (file,) = (tmp_path / "out").iterdir()
+    return dict(json.loads(file.read_text())["energy"])
+
+
+@linux
+def test_a_node_is_measured_until_the_last_command_of_its_job_has_ended(rank: Rank, tmp_path: Path) -> None:
     other = rank(1, "sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done")
-    wait_for((tmp_path / "running").exists)
     reader = rank(0, "touch", "ended")
-    wait_for((tmp_path / "ended").exists)
+    for name in ("running", "ended"):
+        wait_for((tmp_path / name).exists)
     time.sleep(0.3)  # which the other takes longer
     (tmp_path / "go").touch()
     assert (other.wait(), reader.wait()) == (0, 0)
-    (file,) = (tmp_path / "out").iterdir()
-    assert json.loads(file.read_text())["energy"]["seconds"] >= 0.3
+    assert of_node(tmp_path)["seconds"] >= 0.3
+
+
+@linux
+def test_no_command_of_a_node_begins_before_it_is_measured(rank: Rank, tmp_path: Path) -> None:
+    # Each says when it ran, in Unix seconds; that of the one that measures is over at once.
+    say = "date +%s.%N > begun$0; sleep $0; date +%s.%N > ended$0"
+    ranks = [rank(i, "sh", "-c", say, f"0.{2 * i}") for i in (1, 0)]
+    assert [one.wait() for one in ranks] == [0, 0]
+    energy = of_node(tmp_path)
+    assert energy["begin_s"] <= min(float(f.read_text()) for f in tmp_path.glob("begun*"))
+    assert energy["end_s"] >= max(float(f.read_text()) for f in tmp_path.glob("ended*"))
+    assert not any("pmtpy run" in w for w in energy["warnings"])
+
+
+@linux
+def test_a_process_of_a_node_that_never_comes_is_said(rank: Rank, tmp_path: Path) -> None:
+    assert rank(0, "true").wait() == 0
+    (told,) = [w for w in of_node(tmp_path)["warnings"] if "pmtpy run" in w]
+    assert told.startswith("1 of 2 processes that the launcher started on this node began no command")
+
+
+@linux
+def test_a_process_of_a_node_that_nobody_measures_says_so_and_runs(rank: Rank) -> None:
+    alone = rank(1, "sh", "-c", "exit 7")
+    _, err = alone.communicate()
+    assert alone.returncode == 7
+    assert "the process that measures it was not there" in err
 
 
 def test_options_of_the_command_are_its_own(pmtpy: Pmtpy) -> None:
