@@ -39,6 +39,11 @@ def not_covered(seconds: float, of_s: float) -> str:
     return f"no energy is known for {duration(seconds)} of {duration(of_s)} ({share:.0%}); the joules do not contain it"
 
 
+def rows_lost(number: int) -> str:
+    """Say that rows were lost."""
+    return f"{number} {'row was' if number == 1 else 'rows were'} lost inside the region"
+
+
 def said_once(texts: Sequence[str], names: Collection[str]) -> list[str]:
     """Join what is said of many names alike: of ``NAME: text`` with more than two names the text stays once."""
     alike: dict[str, list[str]] = {}

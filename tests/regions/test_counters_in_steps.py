@@ -228,3 +228,18 @@ def test_a_restart_before_a_region_is_not_its_own() -> None:
     assert restarted.joules == pytest.approx(500.0, rel=1e-4)
     assert restarted.uncertainty_joules < 1.2 * plain.uncertainty_joules
     assert not restarted.warnings
+
+
+class Quick(Register):
+    """One that is known to be renewed each millisecond."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (replace(self.channels[0].timed(refresh_s=0.001), max_watts=250.0),)
+
+
+def test_a_row_with_which_a_counter_begins_anew_is_no_rest_of_it() -> None:
+    (measured,) = regions(lambda t: 1e8 * (t if t < 2.2 else t - 2.2), (2.0, 2.5), make=Quick)
+    told = [w.partition(":")[2] for w in measured.warnings]
+    assert [t for t in told if "no energy is known" in t or "restarted" in t] == told
+    assert dict(measured.components).get("edges", 0.0) < 1.0

@@ -115,7 +115,8 @@ def _sorted(
         own_t = t_s if whole else t_s[mask]
         together = _Together([channels[i] for i in columns], t_s, own_t, power, spacing_s=spacing_s, aged_s=aged_s)
         if not whole and moved is not None:
-            together.moves = Moves.of(t_s, own_t, together.refresh, known[columns[0]], ~mask & ~moved[columns[0]])
+            rested = known[columns[0]] & ~mask & ~moved[columns[0]]
+            together.moves = Moves.of(t_s, own_t, together.refresh, known[columns[0]], rested)
         yield columns, together
 
 

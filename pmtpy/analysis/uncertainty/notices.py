@@ -11,7 +11,7 @@ from pmtpy.analysis.uncertainty._causes import Causes
 from pmtpy.analysis.uncertainty.channel_times import FULL_COVERAGE, span_s
 from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE, STANDSTILL
 from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step
-from pmtpy.core.presentation import duration, not_covered
+from pmtpy.core.presentation import duration, not_covered, rows_lost
 from pmtpy.core.response import Response
 
 
@@ -92,7 +92,7 @@ def _missing(of: Causes) -> list[str]:
             f"{seen.dropped_joules:.3g} J are missing, which the uncertainty holds"
         )
     if seen.lost:
-        out.append(f"{seen.lost} rows were lost inside the region")
+        out.append(rows_lost(seen.lost))
     return out
 
 
