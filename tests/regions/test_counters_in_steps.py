@@ -243,3 +243,21 @@ def test_a_row_with_which_a_counter_begins_anew_is_no_rest_of_it() -> None:
     told = [w.partition(":")[2] for w in measured.warnings]
     assert [t for t in told if "no energy is known" in t or "restarted" in t] == told
     assert dict(measured.components).get("edges", 0.0) < 1.0
+
+
+def backwards(watts: Callable[[float], float]) -> bool:
+    (measured,) = regions(lambda t: 1e6 * watts(t), (2.0, 4.0), make=Meter)
+    return any("negative all the time" in w for w in measured.warnings)
+
+
+def test_a_power_that_is_negative_all_the_time_is_said() -> None:
+    assert backwards(lambda t: -30.0 - 5.0 * (t % 0.3))
+    (measured,) = regions(lambda _: -3e7, (2.0, 4.0), make=Meter)
+    assert measured.joules == pytest.approx(-60.0)
+    (told,) = [w for w in measured.warnings if "negative" in w]
+    assert told.startswith("rail: it was negative all the time (-30 to -30 W): the sensor is wired the other way round")
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-3])
+def test_a_power_that_is_negative_now_and_then_is_not_backwards(least: float) -> None:
+    assert not backwards(lambda t: least if int(t * 20) % 20 == 0 else -30.0)

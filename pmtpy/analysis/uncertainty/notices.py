@@ -22,6 +22,7 @@ def notices(of: Causes, components: Mapping[str, float], uncertainty_joules: flo
         *short,
         *([] if short else _nothing_read(of)),
         *_standing_still(of, components),
+        *_backwards(of, components),
         *_not_covered(of),
         *_not_come_yet(of, components),
         *_missing(of),
@@ -60,6 +61,19 @@ def _standing_still(of: Causes, components: Mapping[str, float]) -> list[str]:
             "does not measure"
         )
     return out
+
+
+def _backwards(of: Causes, components: Mapping[str, float]) -> list[str]:
+    """Say that a power was negative all the time, and by more than its zero may be off."""
+    low, high = of.seen.range_watts
+    if not of.power or not high < 0.0:
+        return []
+    zero = math.hypot(components["offset"], components["noise"], components["resolution"])
+    if not of.seen.joules < -Z95 * zero:
+        return []
+    shown = f"it was negative all the time ({low:.3g} to {high:.3g} W)"
+    why = "the sensor is wired the other way round, its zero is off, or energy flows back here, as into a battery"
+    return [f"{shown}: {why}; it is counted as given back"]
 
 
 def _not_covered(of: Causes) -> list[str]:
