@@ -135,7 +135,8 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
         with create(finding.backend, finding.device or None, **own) as sensor:  # type: ignore[arg-type]
             made = acquisition_of(sensor)
             made.step()  # here, though the device be slow: a read() leaves that to the poller
-            failed, dead = made.intake.source.last_read_failed, _dead(sensor, sensor.read())
+            failed, why = made.intake.source.last_read_failed, made.intake.source.last_failure
+            dead = _dead(sensor, sensor.read())
             channels, notes = len(sensor.channels), sensor.identity.notes
             who = " ".join(filter(None, (sensor.identity.model, sensor.identity.version)))
     except BackendUnavailableError as error:
@@ -147,7 +148,8 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
     if failed:
         read = f"$ pmtpy read {_target(finding)} --for 1m"
         steps = ("read it until it is given up, which says what is wrong:", read)
-        return Result(replace(_failed(finding, "a reading of it failed"), cure=steps), notes)
+        reason = f"a reading of it failed{': ' if why else ''}{why}"
+        return Result(replace(_failed(finding, reason), cure=steps), notes)
     if dead:
         reason = f"{', '.join(dead)} shows 0 W, or what no such part can draw, while this program runs on it"
         cure = ("see what the file itself shows; update the firmware, or take another meter of the machine instead",)

@@ -39,9 +39,10 @@ def not_covered(seconds: float, of_s: float) -> str:
     return f"no energy is known for {duration(seconds)} of {duration(of_s)} ({share:.0%}); the joules do not contain it"
 
 
-def rows_lost(number: int) -> str:
-    """Say that rows were lost."""
-    return f"{number} {'row was' if number == 1 else 'rows were'} lost inside the region"
+def rows_lost(number: int, why: str = "") -> str:
+    """Say that rows were lost, and why the last reading failed of those that did."""
+    said = f"{number} {'row was' if number == 1 else 'rows were'} lost inside the region"
+    return f"{said}; the last reading that failed: {why}" if why else said
 
 
 def said_once(texts: Sequence[str], names: Collection[str]) -> list[str]:

@@ -124,12 +124,15 @@ class Remarks:
     aged_s : float
         How old a value may be at its row, seconds; 0 where rows bear the instant of its renewal. Who reads the source
         knows it.
+    failure : str
+        Why the last reading failed of those that did, which who reads the source knows as well; empty: none did.
     """
 
     time_u_s: float = 0.0
     warnings: tuple[str, ...] = ()
     missing_s: float = 0.0
     aged_s: float = 0.0
+    failure: str = ""
 
 
 class Source(ABC):
@@ -168,7 +171,12 @@ class Source(ABC):
     @property
     def last_read_failed(self) -> bool:
         """Whether the last reading failed, rather than found nothing new."""
-        return False
+        return bool(self.last_failure)
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last reading failed; empty: it did not, or nothing is known of why."""
+        return ""
 
     @property
     def has_backlog(self) -> bool:
@@ -222,7 +230,7 @@ class PolledSource(Source):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._failures = 0
+        self._failures, self._failure = 0, ""  # in a row, and why the last of them
         self._failing_ns = 0  # since when
         self._lost: SourceLostError | None = None
         self._last_t_ns = -1
@@ -233,6 +241,11 @@ class PolledSource(Source):
     def last_read_failed(self) -> bool:
         """Whether the last reading failed, rather than found nothing new."""
         return self._failures > 0
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last reading failed; empty: it did not."""
+        return self._failure if self._failures else ""
 
     @abstractmethod
     def poll(self) -> Sequence[float] | Block | None:
@@ -290,7 +303,7 @@ class PolledSource(Source):
         """Count a failed reading; raise SourceLostError when they have been failing for long."""
         if not self._failures or self.asleep(error):
             self._failing_ns = now_ns
-        self._failures += 1
+        self._failures, self._failure = self._failures + 1, str(error)
         failing_s = (now_ns - self._failing_ns) / NS_PER_S
         if self._failures >= _MIN_FAILURES and failing_s >= self.gone_after_s:
             why = f"{self._failures} readings in a row failed, for {failing_s:.3g} s; the last one: {error}"

@@ -160,6 +160,11 @@ class VirtualSource(Source):
         return self.inner.last_read_failed
 
     @property
+    def last_failure(self) -> str:
+        """Why the last reading failed; empty: it did not."""
+        return self.inner.last_failure
+
+    @property
     def has_backlog(self) -> bool:
         """As the real source has it."""
         return self.inner.has_backlog

@@ -213,6 +213,7 @@ class Kept(NamedTuple):
             of_late(self.lately, columns, *self._carried()) if self.lately else (),
             [self.rested_watts[i] for i in columns],
             self.left_out_s(),
+            self.remarks.failure,
         )
         return interval, forgotten
 

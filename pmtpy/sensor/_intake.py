@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ _LABEL_S = 0.25  # in which a device renews what it shows, or a marked frame com
 _LOOK_S = 0.0025  # between two looks for rows that are waited for
 _SILENT_S = 0.5  # a stream that has brought nothing for so long: a relay that a busy machine starves is 0.15 s late
 _LATEST_S = 2.0  # by which rows of a stream that brings some are waited for
+_FAILURES_KEPT = 64  # readings that failed, the last ones
 _MOST_LABELS = 1000  # whose frames are waited for
 
 
@@ -87,6 +89,7 @@ class Intake:
         parts = [self.layout.energy[i - 1] for i in self.layout.in_total] or self.layout.energy
         sampled = not self.source.traits.streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
         self._gaps = ReadingGaps() if sampled else None
+        self._failures: deque[tuple[int, str]] = deque(maxlen=_FAILURES_KEPT)  # when readings failed, and why
 
     @property
     def alive(self) -> bool:
@@ -164,6 +167,8 @@ class Intake:
 
     def _absorb(self, taken: Block | Row) -> None:
         self._absorbing = True
+        if self.source.last_read_failed:
+            self._failures.append((self._clock.now_ns(), self.source.last_failure))
         if self._sent and isinstance(taken, Block):
             for _, label in taken.marks:
                 if label in self._sent:
@@ -321,4 +326,6 @@ class Intake:
         """Return what the source knows of a stretch beyond its rows."""
         told = self.source.remarks(begin_ns, end_ns)
         unread = () if self._gaps is None else self._gaps.warnings(begin_ns, end_ns)
-        return replace(told, warnings=(*told.warnings, *unread), aged_s=self.aged_s)
+        failures = [why for at, why in self._failures if begin_ns <= at <= end_ns]
+        failure = failures[-1] if failures else ""
+        return replace(told, warnings=(*told.warnings, *unread), aged_s=self.aged_s, failure=failure)

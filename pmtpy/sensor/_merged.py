@@ -66,6 +66,11 @@ class MergedSource(Source):
         return any(source.last_read_failed for source in self._sources)
 
     @property
+    def last_failure(self) -> str:
+        """Why the last reading of a rail failed, of the first that did."""
+        return next(filter(None, (source.last_failure for source in self._sources)), "")
+
+    @property
     def has_backlog(self) -> bool:
         """Whether any rail has more."""
         return any(source.has_backlog for source in self._sources)

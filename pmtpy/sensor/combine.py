@@ -152,7 +152,8 @@ class _Combined(PolledSource):
                 self._restarted.update(len(row) + column for column in taken.restarted)
             counts = self._last[i]
             if counts is None or source.last_read_failed:
-                failed = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading"
+                why = f": {source.last_failure}" if source.last_failure else ""
+                failed = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading{why}"
                 if any(c.quantity is Quantity.ENERGY for c in source.channels):
                     raise ReadError(failed)
                 counts = [math.nan] * columns(source.channels)

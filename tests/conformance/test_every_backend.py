@@ -145,6 +145,7 @@ def test_a_virtual_source_passes_on_what_the_real_one_says_of_itself(name: str) 
     assert source.identity == replace(real.identity, virtual=True)
     assert (source.channels, source.traits) == (real.channels, real.traits)
     assert (source.last_read_failed, source.has_backlog) == (real.last_read_failed, real.has_backlog)
+    assert source.last_failure == real.last_failure
     assert source.remarks(0, 2**60) == real.remarks(0, 2**60)
     source.close()
     source.close()

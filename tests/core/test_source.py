@@ -65,11 +65,13 @@ def test_a_polled_row_carries_the_failed_readings_before_it() -> None:
     source = Scripted(clock, BUSY, [5.0], [6.0])
     assert len(source.read()) == 0
     assert source.last_read_failed
+    assert source.last_failure == "busy"
     first, second = source.read_row(), source.read_row()
     assert isinstance(first, Row)
     assert isinstance(second, Row)
     assert (first.lost, second.lost) == (1, 0)
     assert second.t_ns > first.t_ns  # although the clock stood still
+    assert not source.last_failure
     assert not source.last_read_failed
 
 

@@ -401,6 +401,25 @@ def test_lost_rows_show_in_coverage_warning_and_uncertainty() -> None:
         assert any("lost" in w for w in m.warnings)
 
 
+def test_rows_lost_by_readings_that_failed_say_why() -> None:
+    clock, source, sensor = counter_sensor("constant:10")
+
+    def lost(failing: int) -> list[str]:
+        with pmt.region("work", sensor) as r:
+            clock.advance(0.5)
+            source.fail = failing
+            for _ in range(failing + 1):
+                clock.advance(0.1)
+                acquisition_of(sensor).step()
+        return [w for w in r["test"].warnings if "lost" in w]
+
+    with sensor:
+        why = "lost inside the region; the last reading that failed: test counter: busy"
+        assert lost(1) == [f"{name}: 1 row was {why}" for name in ("package0", "dram0")]
+        assert lost(2) == [f"{name}: 2 rows were {why}" for name in ("package0", "dram0")]
+        assert not lost(0)
+
+
 def test_a_body_that_raises_is_measured_and_its_exception_goes_on() -> None:
     clock, _, sensor = counter_sensor("constant:10")
     r = pmt.region("fails", sensor)

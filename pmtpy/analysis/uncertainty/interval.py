@@ -74,6 +74,7 @@ class IntervalStatistics(NamedTuple):
     # power of a counter before the rest that has lasted since before the interval; NaN: since it began to count
     rested_watts: float = 0.0
     behind_s: float = 0.0  # how much older than the end of the interval the newest row is
+    lost_why: str = ""  # of the last row that was lost, where a reading failed
 
 
 class Interval(NamedTuple):
@@ -98,6 +99,7 @@ class Interval(NamedTuple):
     rested_watts: Sequence[float] = ()
     # from when to when rows came that are left out here, or forgotten: their absence is no gap
     left_out_s: Sequence[tuple[float, float]] = ()
+    lost_why: str = ""  # of the last row that was lost, where a reading failed
 
 
 def left_out(before_s: Sequence[float] | Floats, after_s: Sequence[float] | Floats) -> list[tuple[float, float]]:

@@ -215,6 +215,7 @@ class _Together:
                 skipped_joules=skipped[i],
                 rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
                 behind_s=max(0.0, beyond),
+                lost_why=interval.lost_why,
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
         ]
@@ -233,6 +234,7 @@ class _Together:
             uncovered_s=unknown_s,
             lost=interval.lost,
             rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
+            lost_why=interval.lost_why,
         )
 
     # -- how the power moves ---------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def _missing(of: Causes) -> list[str]:
             f"{seen.dropped_joules:.3g} J are missing, which the uncertainty holds"
         )
     if seen.lost:
-        out.append(rows_lost(seen.lost))
+        out.append(rows_lost(seen.lost, seen.lost_why))
     return out
 
 
