@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from types import TracebackType
 
 from pmtpy.errors import ReadError, SourceLostError
 
+_log = logging.getLogger("pmtpy")
 ANSWER_S = 20.0  # for which a reading is waited for: the slowest instruments are given up after ten
+_TELL_S = 10.0  # after which whoever waits is told what for
 _WAIT_AFTER_VAIN_S = 0.5  # for which one is that was waited for in vain before
 
 
@@ -47,7 +50,10 @@ class PatientLock:
         """
         if timeout > 0 and self._in_vain:
             timeout = min(timeout, _WAIT_AFTER_VAIN_S)
-        taken = self._lock.acquire(blocking, timeout)
+        taken = self._lock.acquire(blocking, min(timeout, _TELL_S))
+        if not taken and timeout > _TELL_S:
+            _log.warning("%s does not answer; it is waited for %g s longer at most", self._target, timeout - _TELL_S)
+            taken = self._lock.acquire(blocking, timeout - _TELL_S)
         if taken or timeout > 0:
             self._in_vain = not taken
         if taken and self.in_step:
@@ -81,7 +87,11 @@ class PatientLock:
                 msg = f"{self._target} is just being read by this thread, which a signal interrupted: ask again later"
                 raise ReadError(msg)
         elif not self.acquire(timeout=ANSWER_S):
-            msg = f"{self._target} has not answered for {ANSWER_S:g} s: its driver, or the bus behind it, hangs"
+            msg = (
+                f"{self._target} has not answered for {ANSWER_S:g} s and is not waited for any longer: its driver, or "
+                "the bus behind it, hangs (the log of the kernel may say why: dmesg); it is measured again once it "
+                "answers"
+            )
             raise SourceLostError(msg)
 
     def __exit__(

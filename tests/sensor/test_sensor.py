@@ -622,6 +622,20 @@ def test_whoever_asks_a_sensor_that_hangs_is_told_so_and_it_is_usable_when_it_an
     assert pmt.joules(before, sensor.read()) == pytest.approx(60.0)
 
 
+def test_whoever_waits_for_a_sensor_that_hangs_is_told_what_for_and_what_to_look_at(
+    hung: tuple[ManualClock, _Hung, Sensor], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, source, sensor = hung
+    monkeypatch.setattr("pmtpy.sensor._lock._TELL_S", 0.02)
+    _hang(source, sensor)
+    for _ in range(2):
+        with pytest.raises(pmt.SourceLostError, match=r"hangs .*dmesg.*measured again once it answers"):
+            sensor.read()
+    assert [r.getMessage() for r in caplog.records if "waited for" in r.getMessage()] == [
+        "hung does not answer; it is waited for 0.03 s longer at most"
+    ]
+
+
 def test_a_sensor_that_is_known_to_hang_is_not_waited_for_again(
     hung: tuple[ManualClock, _Hung, Sensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
