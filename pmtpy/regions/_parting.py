@@ -98,13 +98,15 @@ def beyond_all_shown(
     later = np.flatnonzero((before >= 0) & (at_s + window_s + _MIN_AFTER_REFRESHES * refresh_s <= t_s[-1:].sum()))
     first, last = moves[before[later]], moves[later]
     grown = joules[last] - joules[first]
-    # The earlier move may be as old as its row before, and each may be dated by one renewal wrongly.
-    longest_s = t_s[last] - t_s[first - 1] + refresh_s
-
+    # The earlier move may be as old as the row before it, and each may be dated by one renewal wrongly. What the power
+    # is above its lowest may be the move's in all windows that it touches, which reach beyond it at either end.
+    seen_s = t_s[last] - t_s[first - 1]
+    steady_s, moving_s = seen_s + refresh_s, seen_s + max(2.0 * window_s, refresh_s)
     found: list[tuple[int, int]] = []
-    for k in np.flatnonzero(_beyond(grown, longest_s * (watts[last] + noise_w), gains) > 0.0).tolist():
+    for k in np.flatnonzero(_beyond(grown, steady_s * (watts[last] + noise_w), gains) > 0.0).tolist():
         begin, end = t_s.searchsorted([t_s[first[k]] - _LATE_S, t_s[last[k]] + _LATE_S])
-        most = longest_s[k] * (float(np.max(watts[begin:end])) + noise_w)  # NaN: not known
+        low, high = float(np.min(watts[begin:end])), float(np.max(watts[begin:end]))  # NaN: not known
+        most = steady_s[k] * (low + noise_w) + moving_s[k] * (high - low)
         apart = not found or first[k] >= found[-1][1]
         if apart and _beyond(grown[k], most, gains) > 0.0:
             found.append((int(first[k]), int(last[k])))

@@ -12,7 +12,7 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.emulators.world import World, make_world
-from pmtpy.regions._parting import stretch_s, widest
+from pmtpy.regions._parting import beyond_all_shown, stretch_s, widest
 from pmtpy.regions.measurement import Measurement
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -101,6 +101,16 @@ def test_one_update_of_a_counter_is_not_held_against_a_power_that_looks_away() -
     for windows_s in ((0.025,), (0.025, 1.0)):
         told = measured("square:low=40,high=700,hz=1,duty=0.03", 0.0, windows_s=windows_s).warnings
         assert not any("no reading" in w for w in told)
+
+
+def test_bursts_in_each_of_the_windows_that_a_move_touches_are_no_leap() -> None:
+    # Three windows of 0.1 s, each with 10 J: at its end, in its middle, at its beginning. The counter moves meanwhile.
+    t_s = np.array([-0.2, -0.1, 0.085, 0.09, 0.21, 0.3, 0.4, 0.5, 0.7])
+    joules = np.array([0.0, 0.01, 0.02, 0.03, 30.0, 30.01, 30.02, 30.03, 30.04])
+    watts = np.where((t_s > 0.0) & (t_s <= 0.3), 100.0, 0.1)
+    known = {"refresh_s": 0.1, "window_s": 0.1, "gains": (0.05, 0.05), "noise_w": 0.0}
+    assert beyond_all_shown(t_s, joules, watts, **known) == []  # type: ignore[arg-type]
+    assert beyond_all_shown(t_s, 2.0 * joules, watts, **known) == [(3, 4)]  # type: ignore[arg-type]
 
 
 def test_loads_of_all_kinds_part_nothing() -> None:
