@@ -21,7 +21,7 @@ from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import _hwmon as hwmon
 from pmtpy.backends.amdsmi._channels import Registers, find
 from pmtpy.backends.amdsmi._device import BACKEND, Fault, Library, find_module, unavailable
-from pmtpy.backends.amdsmi._selection import Gpu, Stock, describe, handles, relatives, select, take_stock
+from pmtpy.backends.amdsmi._selection import Gpu, Stock, describe, handles, reporters, select, take_stock
 from pmtpy.backends.amdsmi._source import SmiSource
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
@@ -156,7 +156,7 @@ def _measured(
 ) -> tuple[Gpu, Registers, tuple[str, ...]]:
     """Find the device that reports for ``gpu``: itself, or the whole of which it is a partition or a second die."""
     found = handles(smi)
-    for one in (gpu, *relatives(gpu, stock.gpus)):
+    for one in reporters(gpu, stock.gpus):
         domain, more = _domain(one, root)
         registers = find(smi, found[one.pci], domain, energy=total != "power")
         if registers is None:

@@ -156,11 +156,12 @@ def select(device: str | None, stock: Stock) -> tuple[Gpu, tuple[str, ...]]:
     return gpu, notes if index is None else (*notes, *stock.notes)
 
 
-def relatives(gpu: Gpu, gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Return the other devices of the same card: partitions of one GPU, dies of one board."""
+def reporters(gpu: Gpu, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """Return the devices of the card of ``gpu`` in the order in which to ask who reports its power.
 
-    def same(other: Gpu) -> bool:
-        by_serial = bool(gpu.serial) and other.serial == gpu.serial
-        return other != gpu and (by_serial or other.pci.partition(".")[0] == gpu.pci.partition(".")[0])
-
-    return [g for g in gpus if same(g)]
+    Partitions are functions of one PCI device, and what one of them tells is that of the whole, so the first function
+    is asked first, whatever the others say. Then comes another die of the board, which is a device of its own.
+    """
+    place = gpu.pci.partition(".")[0]
+    partitions = sorted((g for g in gpus if g.pci.partition(".")[0] == place), key=lambda g: g.pci)
+    return partitions + [g for g in gpus if gpu.serial and g.serial == gpu.serial and g not in partitions]

@@ -35,6 +35,7 @@ class VirtualCard:
     sensor: SensorModel = _SENSOR  # the momentary power; the average and the accumulator go with it
     # its place on the bus, in HIP and in the kernel's topology
     index: int = 0
+    function: int = 0  # of the device on its bus: which partition of a GPU it is
     hip_id: int = 0
     node_id: int = 1
     serial: str = "0x1122334455667788"  # serial number of the chip: the same for two dies of one card
@@ -54,7 +55,7 @@ class VirtualCard:
     @property
     def pci(self) -> str:
         """PCI address."""
-        return f"0000:{self.bus:02x}:00.0"
+        return f"0000:{self.bus:02x}:00.{self.function}"
 
     @property
     def uuid(self) -> str:
@@ -216,7 +217,7 @@ class VirtualSmi:
     # -- identity --------------------------------------------------------------------------------------------------
 
     def _bdf(self, card: VirtualCard, out: Any) -> int:
-        out._obj.as_uint = card.bus << 8  # noqa: SLF001  (function 3 bits, device 5, bus 8, domain 48)
+        out._obj.as_uint = card.bus << 8 | card.function  # noqa: SLF001  (function 3 bits, device 5, bus 8, domain 48)
         return OK
 
     def _uuid(self, card: VirtualCard, _length: Any, out: Any) -> int:

@@ -272,6 +272,14 @@ def test_a_second_die_or_a_partition_leads_to_the_one_that_reports() -> None:
         rig.open("1")
 
 
+def test_partitions_that_all_report_the_power_of_their_gpu_are_one_part() -> None:
+    rig = Rig(*(VirtualCard("AMD Instinct MI300X", function=i, hip_id=i, serial=f"{i}") for i in range(3)))
+    sources = [rig.open(str(i)) for i in range(3)]
+    assert {source.channels[0].domain for source in sources} == {"gpu/0000:c1:00.0"}
+    assert not any("shared" in n for n in sources[0].identity.notes)
+    assert all(any("shared" in n for n in source.identity.notes) for source in sources[1:])
+
+
 def test_a_zero_of_a_second_die_is_no_power() -> None:
     silent = VirtualCard("MI250X", index=1, hip_id=1, energy=False, shows={"power": 0})
     source = Rig(VirtualCard("MI250X"), silent).open("1")
