@@ -29,7 +29,7 @@ from pmtpy.cli.terminal import progress, show
 from pmtpy.cli.values import size_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
-from pmtpy.core.presentation import duration
+from pmtpy.core.presentation import duration, utf8
 from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
 from pmtpy.io.write import FILE_FORMATS, FORMATS, SUFFIXES, DataSetPlace, Ending
@@ -137,7 +137,7 @@ def _place(args: argparse.Namespace) -> DataSetPlace:
         raise TargetError(msg)
     launch, machine = launch_of(os.environ), this_machine(os.environ)
     job = args.job if args.job is not None else launch.job
-    place = DataSetPlace(Path(args.dataset), machine.host, job)
+    place = DataSetPlace(Path(args.dataset), machine.host, utf8(job))
     if isinstance(args.rotate, int):
         return replace(place, most_bytes=args.rotate)
     return place if args.rotate is None else replace(place, every_s=int(args.rotate))

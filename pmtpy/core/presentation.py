@@ -93,3 +93,8 @@ def escaped(text: str) -> str:
     from html import escape  # a tenth of what the first region of a program costs
 
     return escape(text)
+
+
+def utf8(text: str) -> str:
+    r"""Return text that every format can hold: bytes that are no UTF-8, of a path or a command, as ``\udcff``."""
+    return text.encode(errors="backslashreplace").decode()

@@ -18,6 +18,7 @@ from pmtpy.core.calibration.profile import applied_to
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.markers import Span
+from pmtpy.core.presentation import utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns
@@ -123,7 +124,7 @@ def header_of(
     identity = Identity.read(given | {"virtual": known.get("virtual") is True})
     anchor = _anchor(known, "start") if known.get("clock", "host") == "host" else None
     return Header(
-        str(known.get("target", name)),
+        utf8(str(known.get("target", name))),
         identity,
         layout,
         anchor or Anchor(start_ns, start_ns),
@@ -135,7 +136,7 @@ def header_of(
         aged_of(known),
         time_u_of(known),
         host_clock=anchor is not None,
-        converted_from=converted_from,
+        converted_from=utf8(converted_from),
         regions=_regions_of(facts),
         virtual_known=type(known.get("virtual")) is bool,
     )
@@ -158,7 +159,7 @@ def _regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
     """Return the regions that metadata tell of; what is no region is not one."""
     found = (facts or {}).get("regions") or ()
     return tuple(
-        RecordedRegion(str(r["label"]), r["start_ns"], r["end_ns"])
+        RecordedRegion(utf8(str(r["label"])), r["start_ns"], r["end_ns"])
         for r in found
         if isinstance(r, dict) and type(r.get("start_ns")) is int and type(r.get("end_ns")) is int and "label" in r
     )

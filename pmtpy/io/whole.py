@@ -17,14 +17,17 @@ def write_whole(path: Path, facts: Mapping[str, object], *, indent: int | None =
 
 
 def put_whole(path: Path, text: str) -> None:
-    """Write a file beside the place and put it there in one step.
+    """Write a file of JSON beside the place and put it there in one step.
+
+    Bytes that are no UTF-8 (of a command or a path; Python keeps each as a lone surrogate) become JSON's own escapes,
+    by which they are read as they were.
 
     Raises SinkError: it cannot be written.
     """
     draft = path.with_name(path.name + ".tmp")
     try:
         draft.unlink(missing_ok=True)  # what a writer that was killed left, or no file at all
-        with draft.open("x", encoding="utf-8") as file:
+        with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

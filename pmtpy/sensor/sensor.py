@@ -130,8 +130,8 @@ class Sensor:
         :meth:`history`.
         """
         self._acquisition.check()
-        if not isinstance(label, str) or not label or any(c in label for c in "\r\n"):
-            msg = f"a marker needs a label, text of one line, not {label!r}"
+        if not isinstance(label, str) or not label or any(c in "\r\n" or "\ud800" <= c <= "\udfff" for c in label):
+            msg = f"a marker needs a label, Unicode text of one line, not {label!r}"
             raise TargetError(msg)
         t_ns, writer = self._acquisition.label(label), self._dump
         if t_ns is not None and writer is not None:

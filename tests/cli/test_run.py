@@ -47,6 +47,24 @@ def test_the_report_of_a_run_is_complete(pmtpy: Pmtpy) -> None:
     assert report["total"]["joules"] == pytest.approx(both, rel=1e-6)  # a processor and a GPU: both are counted
 
 
+def test_a_command_whose_words_are_no_utf8_keeps_its_results(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"a\xffb")
+    command = ("sh", "-c", "exit 3", odd)
+    for options in (("--into", "nodes"), ("--dump", f"{odd}.csv")):
+        done = pmtpy("run", "-s", "rapl:virtual", *options, "--", *command)
+        assert done.returncode == 3, done.stderr
+    (node,) = (tmp_path / "nodes").iterdir()
+    assert json.loads(node.read_text())["energy"]
+    metadata = json.loads((tmp_path / f"{odd}.csv.json").read_text())
+    assert metadata["complete"] is True
+    assert metadata["regions"][0]["label"] == " ".join(command)
+    for trace in ("r.pftrace", "r.json", "r.otf2"):
+        assert pmtpy("convert", f"{odd}.csv", trace).returncode == 0
+    events = json.loads((tmp_path / "r.json").read_text())["traceEvents"]
+    assert any(event.get("name") == r"sh -c exit 3 a\udcffb" for event in events)
+    assert not list(tmp_path.glob("**/*.tmp"))
+
+
 def test_a_meter_and_a_processor_have_no_total(pmtpy: Pmtpy, tmp_path: Path) -> None:
     done = pmtpy(
         "run", "-s", "rapl:virtual", "-s", "powersensor3:virtual", "--json", "--output", "r.json", "--", "true"

@@ -197,6 +197,8 @@ def test_marks_are_in_the_history_on_the_row_they_belong_to() -> None:
         assert recent.marks == ((2, "go"),)
         with pytest.raises(pmt.TargetError, match="one line"):
             sensor.mark("a\nb")
+        with pytest.raises(pmt.TargetError, match="Unicode"):
+            sensor.mark("\udcff")
         for text in ("z start", "a end", "M"):  # within one row they stand in the order of time
             clock.advance(0.01)
             sensor.mark(text)

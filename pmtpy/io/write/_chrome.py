@@ -68,7 +68,7 @@ class ChromeSink:
         # A trace may have been merged with another recording before.
         beginning["pmtpy"] = own | ({"before": beginning["pmtpy"]} if "pmtpy" in beginning else {})
         text = json.dumps(beginning, ensure_ascii=False)
-        self._output.write((text[:-1] + ', "traceEvents": [').encode("utf-8", "surrogatepass"))
+        self._output.write((text[:-1] + ', "traceEvents": [').encode("utf-8", "backslashreplace"))
         self._events(events)
         self._theirs = None
         names = [("process_name", {"name": title(self._header)}), ("process_sort_index", {"sort_index": -1})]
@@ -84,9 +84,9 @@ class ChromeSink:
             self._comma = ","
             size += len(text)
             if size > 1 << 20:
-                self._output.write("".join(parts).encode("utf-8", "surrogatepass"))
+                self._output.write("".join(parts).encode("utf-8", "backslashreplace"))
                 parts, size = [], 0
-        self._output.write("".join(parts).encode("utf-8", "surrogatepass"))
+        self._output.write("".join(parts).encode("utf-8", "backslashreplace"))
 
     def write(self, frame: Frame) -> None:
         """Append the rows of ``frame``."""
