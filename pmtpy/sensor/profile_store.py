@@ -125,7 +125,8 @@ def _fits(profile: Profile, device: Identity) -> bool:
 def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile], list[str]]:
     """Return the profiles of a device, and what is to be said of them in every result.
 
-    A file that cannot be read or is for another driver is left out, and that is said, too.
+    A file that cannot be read or is for another driver is left out, and that is said, too. So are profiles of one
+    channel that differ: nothing tells which of them holds.
     """
     place = folder()
     known = os.path.isabs(place) and os.path.isdir(place)  # noqa: PTH112, PTH117  (a service may have no home)
@@ -133,7 +134,7 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
         return [], []
     from pmtpy.core.calibration.matching import calibrate  # only who has profiles pays for them
 
-    profiles: list[Profile] = []
+    kept: dict[str, dict[str, Profile]] = {}  # by channel and path
     notes: list[str] = []
     try:
         names = sorted(n for n in os.listdir(place) if n.endswith(".json"))  # noqa: PTH208
@@ -145,12 +146,19 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
             profile = _kept(path)
             if (profile.device.backend, profile.device.serial) != (identity.backend, identity.serial):
                 continue
-            calibrate([*profiles, profile], identity, channels)
+            calibrate([profile], identity, channels)
         except (OSError, UnicodeDecodeError, CalibrationError) as error:
             notes.append(f"the profile {path} is left out: {error}")
             continue
+        kept.setdefault(profile.channel, {})[path] = profile
+    profiles: list[Profile] = []
+    for channel, found in kept.items():
+        if len({profile.digest for profile in found.values()}) > 1:
+            notes.append(f"{channel}: none of its profiles is taken, since they differ; keep one: {', '.join(found)}")
+            continue
+        path, profile = next(iter(found.items()))
         profiles.append(profile)
-        notes.append(f"{profile.channel}: {_said(profile)} {profile.digest} of this very device, {path}")
+        notes.append(f"{channel}: {_said(profile)} {profile.digest} of this very device, {path}")
     return profiles, notes
 
 

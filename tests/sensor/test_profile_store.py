@@ -68,6 +68,17 @@ def test_a_later_profile_takes_the_place_of_the_one_before(store: Path) -> None:
     assert [p.digest for p in found] == [_profile(gain=0.8).digest]
 
 
+def test_profiles_of_one_channel_that_differ_are_not_chosen_from(store: Path) -> None:
+    """As by a driver that began to call the card by another name, or by a copy that somebody edited."""
+    place = Path(profile_store.save(_profile())[0])
+    place.with_name("copy.json").write_text(place.read_text())
+    assert len(profile_store.find(_CARD, _CHANNELS)[0]) == 1, "the same twice"
+    place.with_name("copy.json").write_text(_profile(gain=0.5).to_json())
+    profiles, (note,) = profile_store.find(_CARD, _CHANNELS)
+    assert not profiles
+    assert note.startswith("gpu.instant: none of its profiles is taken, since they differ")
+
+
 def test_a_profile_without_a_measured_gain_takes_the_place_of_none_that_has_one(store: Path) -> None:
     path, _ = profile_store.save(_profile())
     with pytest.raises(CalibrationError, match=r"gain 0\.9 \+- 0\.01.*beside a meter \(--meter\)"):
