@@ -10,6 +10,7 @@ import json
 import math
 import re
 import secrets
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -107,8 +108,9 @@ class NodeEnergy:
 
 
 def _shown(text: object) -> str:
-    """Return a text of somebody else as one that a terminal only shows."""
-    return "".join(c if c.isprintable() else "?" for c in str(text))
+    """Return a text of somebody else as one line that a terminal only shows."""
+    line = "; ".join(part.strip() for part in str(text).splitlines())
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def node_energy(
@@ -268,6 +270,9 @@ def read_node(path: Path) -> Found:
     Raises FileFormatError: it is not one, or not whole.
     """
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            msg = f"{path} is no ordinary file"
+            raise FileFormatError(msg)
         facts = json.loads(path.read_bytes())
         _check_format(facts["pmtpy_node"])
         energy = None if facts["energy"] is None else NodeEnergy.from_dict(facts["energy"])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from pmtpy.cluster.gather import ResultFolder, all_ranks_told, gather, of_this_run
 from pmtpy.cluster.job import JobEnergy, summed_uncertainty
-from pmtpy.cluster.node import NodeEnergy, NodeFile, node_energy, read_node
+from pmtpy.cluster.node import SUFFIX, NodeEnergy, NodeFile, node_energy, read_node
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import CoverageError, FileFormatError, SinkError, TargetError
@@ -317,7 +318,7 @@ def test_what_a_file_says_does_nothing_to_a_terminal(tmp_path: Path) -> None:
     told = json.dumps(gather(tmp_path).to_dict()) + str(gather(tmp_path))
     assert "\\u001b" not in told
     assert "\x1b" not in told
-    assert "n1?[31m?n9 100 J" in told
+    assert "n1?[31m; n9 100 J" in told
 
 
 def test_a_step_of_a_wall_clock_within_the_run_is_no_reason_to_leave_a_node_out(tmp_path: Path) -> None:
@@ -339,6 +340,18 @@ def test_a_file_that_is_half_written_is_told_of(tmp_path: Path) -> None:
     assert "no result" in job.missing["n3"]
     path.with_name(path.name + ".tmp").write_bytes(whole)
     assert any("was not written to its end" in p for p in gather(tmp_path).problems)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_folder_is_not_waited_for(tmp_path: Path) -> None:
+    path = write(tmp_path, node(0))
+    os.mkfifo(path.with_name(f"pipe{SUFFIX}"))
+    assert any("no ordinary file" in problem for problem in gather(tmp_path).problems)
+
+
+def test_a_reason_of_several_lines_is_told_on_one(tmp_path: Path) -> None:
+    write(tmp_path, node(0, joules=None, why="rapl: there is none\n  remedy: load it"))
+    assert gather(tmp_path).missing["n0"] == "rapl: there is none; remedy: load it"
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", '"5"x', "[]", "{}"])

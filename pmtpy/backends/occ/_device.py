@@ -38,7 +38,7 @@ class Export:
     def __init__(self, path: str) -> None:
         """Open the file; OSError as the system says."""
         self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe in its place is not waited for
 
     def read(self, offset: int, size: int) -> bytes:
         """Read exactly ``size`` bytes, in as many calls as it takes.

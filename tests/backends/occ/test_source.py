@@ -561,6 +561,13 @@ def test_a_file_without_a_usable_block_is_an_error(path: Path, content: bytes) -
         open_source(clock=ManualClock(), file=str(path))
 
 
+@pytest.mark.timeout(60)
+def test_a_pipe_is_no_exported_file_and_is_not_waited_for(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(BackendUnavailableError, match="less than one block"):
+        open_source(clock=ManualClock(), file=str(path))
+
+
 def test_a_bad_block_is_left_out_with_a_note_and_the_rest_works(path: Path) -> None:
     machine = Machine(make_world("60", clock=ManualClock()))
     image = bytearray(machine.image) + b"tail"
