@@ -27,7 +27,7 @@ _WALK_TAIL = 1.0  # degrees of freedom of the walk's pace about its usual one: l
 # returned, the clock of another host), which the readings of some blocks show; and of what single stamps scatter by.
 ROBUST_TAIL = 4.0
 ROUNDS, MORE_ROUNDS = 6, 2  # of finding power and pace in turn; and of it once more, with something else in it
-_STRETCH = 5.0  # periods either side over which the scatter of the power is one
+_STRETCH = 2.0  # periods either side over which the scatter of the power is one: loads rest between bursts
 _UNSEEN_FACTOR = 2.0  # times the mean pace where updates are missing: nothing there tells that it was no faster
 _HIDDEN_SHARE = 0.12  # of the highest reading, a period: by which power ramps from a load's start where none are seen
 _MIN_NOISE_SHARE = 1e-4  # of the highest reading: noise; of its variance, in a cell: power that moves less is not seen

@@ -76,7 +76,7 @@ def test_the_interval_of_a_region_that_is_cut_anywhere_is_not_far_wider_than_it_
         region = (start, start + float(rng.uniform(0.3, 4.0)))
         widths.append(judged(SENSORS[kernel], edges[edges < 16.0][: len(edges) // 2 * 2], region, seed)[1])
     assert np.mean(np.array(widths) < 1.0) >= 0.85
-    assert np.median(widths) > 0.08  # 0.34 of an interval as wide as it must be
+    assert np.median(widths) > 0.05  # 0.34 if errors were normal; most ends are in a rest, where errors are small
 
 
 @pytest.mark.parametrize("kernel", ["sees all", "one-pole", "mean of 1 s"])

@@ -759,7 +759,8 @@ def test_a_region_that_begins_and_ends_with_bursts_shorter_than_the_readings_is_
         true = between(load, start, end)
         held.append(found.low <= true <= found.high)
         either.append(found.aliased[0] <= true <= found.aliased[1])
-    assert np.mean(held) >= 0.6  # and 0.3 without the part for a load that is ahead of its mean at the ends
+    # 0.62 if the scatter of the rests beside them counts; 0.3 without the part for a load that is ahead of its mean
+    assert np.mean(held) >= 0.7
     assert np.mean(either) >= 0.9
 
 
