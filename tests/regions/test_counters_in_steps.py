@@ -12,6 +12,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, ManualClock
+from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.regions.measurement import Measurement
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -65,6 +66,22 @@ class Both(Register):
 
     def poll(self) -> Sequence[float]:
         return [5e8, *super().poll()]
+
+
+class Stamped(Register):
+    """One whose rows bear the device's stamp, a moment before they are read; its stated refresh is 2 ms."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (
+            Channel(
+                "rail", Quantity.ENERGY, scale=1e-6, domain="host/rail", max_watts=9e3, gain_u=0.001, refresh_s=0.002
+            ),
+        )
+
+    def poll(self) -> Block:  # type: ignore[override]  # which a source may return, too
+        t_ns = self.clock.now_ns() - 300_000
+        return Block.row(t_ns, [float(self.shows((t_ns - self.start_ns) / NS_PER_S))])
 
 
 def regions(
@@ -132,6 +149,19 @@ def test_a_register_that_is_renewed_faster_than_it_is_read_is_as_old_as_that(ref
 def test_a_fine_register_of_which_no_refresh_is_stated_is_soon_known_to_be_one() -> None:
     found = regions(lambda t: np.floor(t * 1e3) * WATTS * 1e3, *[(s, s + 0.17) for s in np.arange(0.2, 2.0, 0.2371)])
     assert found[-1].uncertainty_joules < 1.2 * 0.03 * found[-1].joules  # its gain
+
+
+def test_a_register_that_is_slower_than_stated_is_as_old_as_its_last_move_between_rows_too() -> None:
+    """It is renewed once a second: what is shown at either edge is late by up to 100 J."""
+    rng, errors = np.random.default_rng(1), list[float]()
+    for _ in range(4):
+        at, spans = rng.uniform(3.0, 4.0), list[tuple[float, float]]()
+        for length in rng.uniform(2.0, 4.5, 4):
+            spans.append((at, at + length))
+            at += length + rng.uniform(0.2, 0.8)
+        errors += [off(m) for m in regions(lambda t: np.floor(t) * WATTS * 1e6, *spans, make=Stamped)]
+    assert max(map(abs, errors)) < 2.5
+    assert float(np.mean(np.square(errors))) > 0.1  # not wide beyond reason
 
 
 def flows(t: float) -> float:

@@ -18,6 +18,7 @@ from pmtpy.core.rows import Floats, median
 # A counter that has not moved for long before an edge is as old as that, or stands still: of that time nothing
 # is known. It may hold up to its power; the mean square of that is twice that of an age which is uniform.
 _UNMOVED = math.sqrt(2.0)
+_PROMPT = 2.0  # refresh periods: a reading may just have missed a move, and the next one may be late
 # Periods that are thought of where a refresh is not stated, as shares of the usual time between two moves. Slower ones
 # leave rows without a move, of faster ones an edge does not notice.
 _PERIODS = np.geomspace(0.02, 4.0, 24)[:, None]
@@ -69,6 +70,14 @@ class Moves(NamedTuple):
         rows = self.all_t[max(0, beside - 1) : beside + 1]
         at = np.minimum(self.t.searchsorted(rows), len(self.t) - 1)
         return bool((self.t[at] == rows).all()) and not 0 < gap_s < POLLED * self.refresh_s
+
+    def prompt(self, at: float, after: int) -> bool:
+        """Whether the last move before ``at`` is no older than a counter that is as quick as stated leaves it.
+
+        Of a slower one each row in between shows the count of that move, so that this is what is shown at ``at``, too.
+        """
+        longest_s = _PROMPT * self.refresh_s
+        return self.rested_s <= longest_s or (after > 0 and at - float(self.t[after - 1]) <= longest_s)
 
 
 def unstated_refresh_s(all_t: Floats, t: Floats, powers: Floats) -> float:

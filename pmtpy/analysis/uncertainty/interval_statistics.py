@@ -304,8 +304,9 @@ class _Together:
                 shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
             return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
         # Beyond the newest row the power of the last move was taken to go on: that is "ahead", and no age.
-        old = aged if not on_row and self.moves.clean(beside, gap if inner else 0.0) else self.oldest
-        if on_row:
+        clean = not on_row and self.moves.clean(beside, gap if inner else 0.0)
+        old = aged if clean else self.oldest
+        if on_row or not (clean or self.moves.prompt(at, after)):
             old = max(old, self.moves.age_s(at, after))
         # The last move before a rest is of a part of the time since the row before it; the one before is whole.
         shown = p[:, after] if after < len(t) else p[:, -2:].max(axis=1)
