@@ -292,7 +292,7 @@ def rank(started: Started, tmp_path: Path) -> Rank:
 
     def of(number: int, *command: str) -> subprocess.Popen[str]:
         ompi = {"RANK": number, "SIZE": 2, "LOCAL_RANK": number, "LOCAL_SIZE": 2}
-        env = {"PMIX_NAMESPACE": tmp_path.name, **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
+        env = {"PMIX_NAMESPACE": str(tmp_path), **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
         return started("run", "--into", "out", "-s", "rapl:virtual", "--", *command, env=env)
 
     return of
