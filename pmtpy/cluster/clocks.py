@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.clock import NS_PER_S, Anchor
-from pmtpy.errors import CoverageError, FileFormatError, SinkError, TargetError
+from pmtpy.errors import CoverageError, FileFormatError, TargetError
+from pmtpy.io.whole import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,13 +82,7 @@ class Clocks:
                 node: {"host": c.host, "offsets": [asdict(o) for o in c.offsets]} for node, c in self.nodes.items()
             },
         }
-        draft = path.with_name(path.name + ".tmp")
-        try:
-            draft.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-            draft.replace(path)
-        except OSError as error:
-            msg = f"cannot write {path}: {error.strerror}"
-            raise SinkError(msg) from error
+        write_whole(path, facts, indent=1)
 
     @classmethod
     def read(cls, path: Path) -> Clocks:

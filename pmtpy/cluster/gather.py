@@ -12,6 +12,7 @@ from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.errors import FileFormatError, PmtError, TargetError
 from pmtpy.io.origin import host_names
+from pmtpy.io.whole import draft_of
 
 _KILLED = "it began and did not end: it was killed, or still runs"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
@@ -59,7 +60,7 @@ class ResultFolder:
         """Return the results, and what is wrong with others."""
         found, problems = [], []
         for name in sorted(entry.name for entry in os.scandir(self.path)):
-            if name.endswith(f"{SUFFIX}.tmp"):
+            if draft_of(name).endswith(SUFFIX):
                 problems.append(f"{name} was not written to its end: its node is missing, or in an older state")
             elif name.endswith(SUFFIX):
                 try:

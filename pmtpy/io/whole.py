@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from pmtpy.errors import SinkError
+
+_DRAFT = re.compile(r"(.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
 def write_whole(path: Path, facts: Mapping[str, object], *, indent: int | None = None) -> None:
@@ -19,21 +23,28 @@ def write_whole(path: Path, facts: Mapping[str, object], *, indent: int | None =
 def put_whole(path: Path, text: str) -> None:
     """Write a file of JSON beside the place and put it there in one step.
 
+    Of several writers at once the last wins: each has a draft of its own. Only one that is killed leaves it behind.
     Bytes that are no UTF-8 (of a command or a path; Python keeps each as a lone surrogate) become JSON's own escapes,
     by which they are read as they were.
 
     Raises SinkError: it cannot be written.
     """
-    draft = path.with_name(path.name + ".tmp")
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        draft.unlink(missing_ok=True)  # what a writer that was killed left, or no file at all
         with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         msg = f"cannot write {path}: {error.strerror or error}"
         raise SinkError(msg) from error
+    finally:  # an interrupt, too
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def draft_of(name: str) -> str:
+    """Return the name of the file of which ``name`` is a draft that was left behind; empty: it is none."""
+    found = _DRAFT.fullmatch(name)
+    return found[1] if found else ""

@@ -338,7 +338,7 @@ def test_a_file_that_is_half_written_is_told_of(tmp_path: Path) -> None:
     job = gather(tmp_path)
     assert any("not the whole file" in p for p in job.problems)
     assert "no result" in job.missing["n3"]
-    path.with_name(path.name + ".tmp").write_bytes(whole)
+    path.with_name(path.name + ".0123abcd.tmp").write_bytes(whole)
     assert any("was not written to its end" in p for p in gather(tmp_path).problems)
 
 

@@ -205,7 +205,6 @@ def test_a_profile_is_stored_in_the_place_of_a_pipe(store: Path) -> None:
     path, _ = profile_store.save(_profile())
     Path(path).unlink()
     os.mkfifo(path)
-    os.mkfifo(f"{path}.tmp")
     assert profile_store.save(_profile()) == (path, None)
     assert [p.digest for p in profile_store.find(_CARD, _CHANNELS)[0]] == [_profile().digest]
 
