@@ -13,6 +13,7 @@ import os
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pmtpy._extras import EXTRAS, missing
@@ -20,6 +21,7 @@ from pmtpy.cli.command import split_command
 from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
 from pmtpy.cli.stopping import Stop, Stopped
+from pmtpy.cli.terminal import settle
 from pmtpy.errors import PmtError, SinkError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
@@ -96,6 +98,8 @@ def _asked_by_a_shell() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a verb; return the exit code."""
     words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
+    if sys.stderr is None:  # ``2>&-``: what is said must not go to stdout, nor files be opened in its place
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (as long as we run)
     try:
         with Stop() as stop, stop.heard():
             return _main(words, stop)
@@ -130,7 +134,7 @@ def _main(words: list[str], stop: Stop) -> int:
     if command and args.verb not in _WITH_COMMAND:
         args.parser.error(f"{args.verb} takes no command after --")
     args.command, args.stop = command, stop
-    args.ended = None  # the status of a command that has ended; whatever becomes of the report, it is ours
+    args.ended = None  # the status of a command that has ended: ours too, unless it is 0 and what we tell is lost
     configure_logging(args.verbose, quiet=args.quiet)
     return _run(args)
 
@@ -144,23 +148,19 @@ def _run(args: argparse.Namespace) -> int:
             sys.stdout.flush()
     except PmtError as error:
         say(f"pmtpy {args.verb}: {error}")
-        return exit_code(error)
-    except BrokenPipeError:
-        _give_up_stdout()  # whoever read our output has gone; nothing more can be said
+        return args.ended or exit_code(error)
+    except BrokenPipeError:  # whoever read our output has gone, having seen enough
         return args.ended or 0
     except OSError as error:
         if error.errno not in _NO_ROOM or error.filename is not None:
             raise
-        _give_up_stdout()
-        refused = SinkError(f"cannot write the result to stdout: {error.strerror}; free some room, or write elsewhere")
+        refused = SinkError(f"cannot write the result: {error.strerror}; free some room, or write elsewhere")
         say(f"pmtpy {args.verb}: {refused}")
-        return exit_code(refused) if args.ended is None else args.ended
+        return args.ended or exit_code(refused)
+    finally:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            settle(stream)
     return code
-
-
-def _give_up_stdout() -> None:
-    """Send what is still to be written nowhere: the interpreter must not try again at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):

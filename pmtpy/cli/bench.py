@@ -8,9 +8,19 @@ import sys
 
 from pmtpy.analysis.repetition.resolve import Difference, MeanOfBlocks, Verdict
 from pmtpy.cli.command import NOT_FOUND, split_command
-from pmtpy.cli.common import add_options, check_writable, chosen_targets, exit_code, opened, say, write_report
+from pmtpy.cli.common import (
+    add_options,
+    aside,
+    check_writable,
+    chosen_targets,
+    deliver,
+    exit_code,
+    opened,
+    say,
+    write_report,
+)
 from pmtpy.cli.page import Kind, Line, Page, Table, note
-from pmtpy.cli.terminal import StatusLine, is_terminal, show
+from pmtpy.cli.terminal import StatusLine, is_terminal
 from pmtpy.cli.values import count, duration_or_none
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits
@@ -177,12 +187,12 @@ class _Progress:
 def _write(result: BenchResult, args: argparse.Namespace) -> None:
     shown = page(result)
     if args.format == "table":
-        write_report(shown, args.output) if args.output else show(shown)
+        deliver(shown, args.output, of_command=False)
         return
     text = FORMATS[args.format](result)
     if args.output:
         write_report(text, args.output)
-        show(shown, sys.stderr)
+        aside(shown)
     else:
         print(text)
 

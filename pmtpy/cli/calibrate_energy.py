@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from collections.abc import Sequence
 
-from pmtpy.cli.common import say
+from pmtpy.cli.common import aside, say
 from pmtpy.cli.page import Table, notes
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json
@@ -132,4 +131,4 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
     if any(each.name for each in found):
         head, rows = ("region", *head), [(each.name, *row) for each, row in zip(found, rows, strict=True)]
     show([Table([head, *rows])])
-    show(notes(warning for each in found for warning in each.energy.warnings), sys.stderr)
+    aside(notes(warning for each in found for warning in each.energy.warnings))

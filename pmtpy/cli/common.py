@@ -33,7 +33,13 @@ USAGE, UNAVAILABLE, LOST = 2, 3, 4
 
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
-    show(told(text), sys.stderr)
+    aside(told(text))
+
+
+def aside(page: Page) -> None:
+    """Show what stands beside a result on stderr; where that is full or gone, nobody reads it, which is no fault."""
+    with contextlib.suppress(OSError):
+        show(page, sys.stderr)
 
 
 def configure_logging(verbose: int, *, quiet: bool) -> None:
@@ -255,20 +261,27 @@ def write_new(path: str, text: str, *, overwrite: bool) -> None:
 
 
 def write_report(report: Page | str, path: str) -> None:
-    """Write a report to a file; where that fails after all, it goes to stderr, so that no measurement is lost."""
+    """Write a report to a file; where that fails after all, it goes to stderr, so that no measurement is lost.
+
+    Raises SinkError: it is not in the file.
+    """
     text = report if isinstance(report, str) else plain(report)
     try:
         Path(path).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
-        say(f"warning: cannot write {path}: {error.strerror}; the report follows")
-        show([Line(text)], sys.stderr)
+        aside([Line(text)])
+        msg = f"cannot write {path}: {error.strerror}; the report is above"
+        raise SinkError(msg) from error
 
 
-def deliver(report: Page | str, path: str | None) -> None:
-    """Give the report of a command that was measured: to a file, as JSON on stdout, or to a person on stderr."""
+def deliver(report: Page | str, path: str | None, *, of_command: bool = True) -> None:
+    """Give a report: to a file, as JSON on stdout, or to a person, on stderr where stdout is the measured command's.
+
+    Raises OSError: nobody has it, or SinkError: it is not in the file.
+    """
     if path:
         write_report(report, path)
     elif isinstance(report, str):
         print(report)
     else:
-        show(report, sys.stderr)
+        show(report, sys.stderr if of_command else sys.stdout)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +22,11 @@ from pmtpy.analysis.comparison.compare import compare
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import LOST, check_writable, opened, say, write_report
+from pmtpy.cli.common import LOST, check_writable, deliver, opened, say
 from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.terminal import progress
 from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
@@ -173,12 +172,7 @@ def _report(args: argparse.Namespace, found: Comparison, watched: _Watched) -> N
         if args.json
         else page(found, watched.warnings)
     )
-    if args.output:
-        write_report(made, args.output)
-    elif isinstance(made, str):
-        print(made)
-    else:
-        show(made, sys.stderr if args.command else sys.stdout)
+    deliver(made, args.output, of_command=bool(args.command))
 
 
 def _named(wanted: str | None, traces: Sequence[Trace]) -> str | None:

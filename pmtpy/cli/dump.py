@@ -17,6 +17,7 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
     LOST,
     add_targets,
+    aside,
     check_writable,
     chosen_targets,
     opened,
@@ -25,7 +26,7 @@ from pmtpy.cli.common import (
 )
 from pmtpy.cli.page import Kind, Line
 from pmtpy.cli.stopping import Stop
-from pmtpy.cli.terminal import progress, show
+from pmtpy.cli.terminal import progress
 from pmtpy.cli.values import size_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
@@ -280,4 +281,4 @@ def _report(
     if args.output:
         write_report(made, args.output)
     elif not args.quiet:
-        show(made, sys.stderr)
+        aside(made)

@@ -82,7 +82,10 @@ def console_of(stream: TextIO) -> Console | None:
 
 
 def show(page: Page, stream: TextIO | None = None) -> None:
-    """Write a page to a stream, stdout unless told otherwise."""
+    """Write a page to a stream, stdout unless told otherwise.
+
+    Raises OSError: it does not take it. Of a terminal that was closed (SIGHUP) nobody reads it any more.
+    """
     stream = sys.stdout if stream is None else stream
     console = console_of(stream)
     try:
@@ -92,11 +95,19 @@ def show(page: Page, stream: TextIO | None = None) -> None:
         for part in page:
             _table(console, part) if isinstance(part, Table) else _line(console, part)
     except OSError as error:
-        if error.errno != errno.EIO and stream is not sys.stderr:
+        if error.errno != errno.EIO:
             raise
-        # The terminal was closed (SIGHUP), or what takes our messages is full or gone: what was measured is in its
-        # files, and nobody reads this any more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        settle(stream)
+
+
+def settle(stream: TextIO) -> None:
+    """Write what a stream still holds, or nowhere if it does not take it: the interpreter must not try at its exit."""
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _line(console: Console, line: Line) -> None:

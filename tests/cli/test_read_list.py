@@ -39,7 +39,7 @@ def test_a_stdout_that_is_full_is_told_in_one_line(started: Started, words: list
         child = started(*words, stdout=full)
         _, err = child.communicate(timeout=240)
     assert child.returncode == 2
-    assert err.startswith(f"pmtpy {words[0]}: cannot write the result to stdout: No space left on device")
+    assert err.startswith(f"pmtpy {words[0]}: cannot write the result: No space left on device")
     assert err.count("\n") == 1, err
 
 

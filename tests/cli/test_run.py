@@ -444,28 +444,42 @@ def test_what_a_lost_sensor_measured_before_stands_beside_its_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "streams"),
+    ("words", "streams", "lost"),
     [
-        ("run -s rapl:virtual --json", {"stdout": "full"}),
-        ("run -s rapl:virtual --json", {"stdout": "gone"}),
-        ("run -s rapl:virtual", {"stderr": "full"}),
-        ("run -s rapl:virtual", {"stderr": "gone"}),
-        ("run -s rapl:virtual --output /dev/full", {"stderr": "full"}),
-        ("dump rapl:virtual -f d.csv", {"stderr": "full"}),
-        ("compare rapl:virtual nvml:virtual --json", {"stdout": "gone"}),
+        ("run -s rapl:virtual --json", {"stdout": "full"}, True),
+        ("run -s rapl:virtual --json", {"stdout": "gone"}, False),  # whoever goes has seen enough
+        ("run -s rapl:virtual", {"stderr": "full"}, True),
+        ("run -s rapl:virtual", {"stderr": "gone"}, False),
+        ("run -s rapl:virtual --output /dev/full", {}, True),
+        ("run -s rapl:virtual --output /dev/full", {"stderr": "full"}, True),
+        ("dump rapl:virtual -f d.csv --overwrite", {"stderr": "full"}, False),  # the result is the file
+        ("compare rapl:virtual nvml:virtual --json", {"stdout": "gone"}, False),
+        ("compare rapl:virtual nvml:virtual", {"stderr": "full"}, True),
     ],
 )
 @pytest.mark.parametrize("status", [7, 0])
-def test_where_nobody_takes_the_report_the_status_is_still_the_commands(
-    started: Started, words: str, streams: dict[str, str], status: int
+def test_a_report_that_is_lost_is_no_success_and_hides_no_failure_of_the_command(
+    started: Started, words: str, streams: dict[str, str], *, lost: bool, status: int
 ) -> None:
     read, write = os.pipe()
     os.close(read)
     with Path("/dev/full").open("w", encoding="utf-8") as full, os.fdopen(write, "w") as gone:
         taken = {name: {"full": full, "gone": gone}[kind] for name, kind in streams.items()}
         child = started(*words.split(), "--", "sh", "-c", f"exit {status}", **taken)
-        child.communicate(timeout=240)
-    assert child.returncode == status
+        _, err = child.communicate(timeout=240)
+    assert child.returncode == (status or (2 if lost else 0))
+    if "stderr" not in streams:
+        assert ("cannot write" in err) == lost
+
+
+def test_messages_and_report_do_not_go_to_stdout_where_stderr_is_closed() -> None:
+    words = ["run", "-s", "rapl:virtual", "--json", "--", "sh", "-c", "echo of the command"]
+    code = f"import os, sys; os.close(2); os.execv(sys.executable, [sys.executable, '-m', 'pmtpy', *{words!r}])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["exit_status"] == 0
 
 
 def test_no_total_is_said_for_its_own_reason() -> None:
