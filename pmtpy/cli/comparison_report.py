@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, RegionEnergies
 from pmtpy.analysis.signal.estimate import NO_VALUE, written
-from pmtpy.cli.page import Kind, Line, Page, Table, notes
+from pmtpy.cli.page import Kind, Line, Page, Table, notes, of_each
 from pmtpy.core.presentation import in_same_digits
 
 _MOST_REGIONS = 6
@@ -30,17 +30,23 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
         made += [Line(""), *_region(each, each.region.name or f"region {number}", found.reference)]
     if len(found.regions) > _MOST_REGIONS:
         made += [Line(""), Line(f"and {len(found.regions) - _MOST_REGIONS} more regions: --json has them all")]
-    said: dict[str, list[str]] = {}  # what holds of several sensors is said once
-    for s in found.sensors:
-        missing = s.declined.items() if s.name != found.reference else ()
-        for what in (*s.notes, *(f"no {_WORDS.get(name, name)}: {why}" for name, why in missing)):
-            said.setdefault(what, []).append(s.name)
-    known = [*warnings, *(f"{', '.join(of)}: {what}" for what, of in said.items()), *_of_regions(shown)]
+    of_sensors = [
+        (s.name, what)
+        for s in found.sensors
+        for what in (*s.notes, *(f"no {_WORDS.get(name, name)}: {why}" for name, why in _missing(s, found.reference)))
+    ]
+    known = [*warnings, *of_each(of_sensors), *of_each(_of_regions(shown))]
     return [*made, Line(""), *notes(known)] if known else made
 
 
-def _of_regions(regions: Sequence[RegionEnergies]) -> list[str]:
-    """Return what a reader must know of energies; what differs from region to region by its figures stands there once.
+def _missing(s: Compared, reference: str) -> Iterable[tuple[str, str]]:
+    return s.declined.items() if s.name != reference else ()
+
+
+def _of_regions(regions: Sequence[RegionEnergies]) -> list[tuple[str, str]]:
+    """Return what a reader must know of energies, with the names of the sensors.
+
+    What differs from region to region by its figures stands there once.
 
     It has the figures of the longest region, which is mostly the whole, and says of which regions it is.
     """
@@ -51,10 +57,11 @@ def _of_regions(regions: Sequence[RegionEnergies]) -> list[str]:
                 told = found.setdefault((name, _FIGURES.sub("", why)), [])
                 told.append((each.region.name or f"region {number}", why))
     said = []
-    for told in found.values():
+    for (name, _), told in found.items():
         where, also = told[0][0], ", ".join(region for region, _ in told[1:])
-        said.append(f"{told[0][1]} ({where}{also and f'; as well, with figures of their own: {also}'})")
-    return said if len(regions) > 1 else [told[0][1] for told in found.values()]
+        only = f" ({where}{also and f'; as well, with figures of their own: {also}'})" if len(regions) > 1 else ""
+        said.append((name, f"{told[0][1].removeprefix(f'{name}: ')}{only}"))
+    return said
 
 
 _FIGURES = re.compile(r"[-+]?\d[\d.,e+-]*")

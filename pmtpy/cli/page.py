@@ -60,6 +60,14 @@ def notes(texts: Iterable[str]) -> list[Line]:
     return [note(text) for text in dict.fromkeys(texts)]
 
 
+def of_each(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each text once, behind the names of all that it is about: pairs of a name and a text."""
+    about: dict[str, list[str]] = {}
+    for who, text in told:
+        about.setdefault(text, []).append(who)
+    return [f"{', '.join(dict.fromkeys(who))}: {text}" for text, who in about.items()]
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as lines with columns in line: words left, numbers between right."""
     if not rows:

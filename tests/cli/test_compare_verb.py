@@ -95,6 +95,14 @@ def test_one_fact_of_several_regions_stands_there_once() -> None:
     assert "12 rows lost (whole)" in shown
 
 
+def test_one_fact_of_several_sensors_stands_there_once() -> None:
+    energies = {name: Energy(100.0, 1.0, 50.0, warnings=(f"{name}: its zero drifts",)) for name in ("gpu", "meter")}
+    energies["board"] = Energy(100.0, 1.0, 50.0, warnings=("board: 12 rows lost",))
+    whole = RegionEnergies(Span(0.0, 8.0, "whole"), energies)
+    shown = plain(page(Comparison("gpu", True, (), (whole,)), []))
+    assert "note: gpu, meter: its zero drifts\nnote: board: 12 rows lost" in shown
+
+
 def test_channels_of_one_file_share_its_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench = pseudo_random_bench(0.13, 8.0)
     t = np.arange(0.0, 8.0, 0.01)

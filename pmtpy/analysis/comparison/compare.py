@@ -93,7 +93,7 @@ def compare(
                 joules, u, watts = (measured or {})[name, span.name]
                 energy = replace(energy, joules=joules, uncertainty_joules=u, watts=watts)
             if name in following:
-                energy = _corrected(energy, following[name], span)
+                energy = _corrected(name, energy, following[name], span)
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
         common = {n: _in_common(ready, found, (n, chosen), span) for n in energies} if chosen in energies else {}
@@ -185,7 +185,9 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s)
     (statistics,) = summarise([channel], np.asarray(t - start, np.float64), watts[None], interval)
     judged = uncertainty_budget(channel, statistics)
-    doubt = () if stated is not None else (f"how well {p.trace.name} is calibrated is not known, and not in its +-",)
+    doubt = (
+        () if stated is not None else (f"{p.trace.name}: how well it is calibrated is not known, and not in its +-",)
+    )
     # Curves of sums stand still where rows are missing; lines between samples bridge them.
     known_s = end - start - (uncovered_s if p.summed else hidden_s)
     mean = joules / known_s if known_s > 0.0 else math.nan
@@ -223,13 +225,13 @@ def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
     return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
-def _corrected(energy: Energy, follows: Follows, span: Span) -> Energy:
+def _corrected(name: str, energy: Energy, follows: Follows, span: Span) -> Energy:
     updates = follows.updates
     try:
         found = region_energy(updates.t_s, updates.watts, follows.response, start_s=span.start, end_s=span.end)
     except CoverageError:
         return energy  # the readings do not reach far enough over this span
-    warnings = (*energy.warnings, *(f"corrected: {why}" for why in found.warnings))
+    warnings = (*energy.warnings, *(f"{name}: corrected: {why}" for why in found.warnings))
     return replace(energy, corrected_j=Estimate(found.joules, found.low, found.high), warnings=warnings)
 
 
