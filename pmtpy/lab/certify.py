@@ -34,7 +34,7 @@ from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab._reference import NOTHING, Reference, of_meter, of_world, opened
 from pmtpy.lab.certify_plan import Plan, Scheme
 from pmtpy.lab.certify_rules import Rules, Ruling, rulings
-from pmtpy.lab.conditions import held_back, machine_facts
+from pmtpy.lab.conditions import changed, held_back, machine_facts, settings_met
 from pmtpy.lab.found import Found
 from pmtpy.lab.own_cures import own_cures
 from pmtpy.lab.record import Polls, Recorder
@@ -191,12 +191,17 @@ def judge(
         raise DeclinedError(msg)
     limits = held_back(polls.limits)
     judged = rulings(
-        found, rules, refresh_s=about.refresh_s, line=(line, no_line), trials=(trials, no_trials), limits=limits
+        found,
+        rules,
+        refresh_s=about.refresh_s,
+        line=(line, no_line),
+        trials=(trials, no_trials),
+        limits=(limits, changed(polls.settings)),
     )
     conditions = {
         "unix_s": unix_s,
         "machine": machine_facts(),
-        "settings": dict(polls.settings),
+        "settings": settings_met(polls.settings),
         "held_back_s": {cause: number_or_none(s) for cause, s in limits.items()},
         "ranges": _ranges(polls),
     }
@@ -296,11 +301,13 @@ def _trials(polls: Polls, scheme: Scheme, levels: tuple[Level, ...], lag_s: floa
         for share in (0.0, max(level.share for level in levels))
     )
     load = LoadIntervals.switched(polls.edges_s)
-    ratios = []
+    ratios, loaded = [], []
     for begin, end in scheme.trials:
-        expected = rest * (end - begin) + (full - rest) * load.share(begin, end)
+        by_load = (full - rest) * load.share(begin, end)
+        expected = rest * (end - begin) + by_load
         ratios.append(polls.energy(begin + lag_s, end + lag_s) / expected)
-    return trials_of(ratios, levels)
+        loaded.append(by_load / expected)
+    return trials_of(ratios, levels, float(np.mean(loaded)) if loaded else 0.0)
 
 
 def _ranges(polls: Polls) -> dict[str, tuple[float, float]]:

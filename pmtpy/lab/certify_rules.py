@@ -5,7 +5,7 @@ Pure: records in, records out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
@@ -57,7 +57,7 @@ def rulings(
     refresh_s: float | None,
     line: tuple[Line | None, str],
     trials: tuple[Trials | None, str],
-    limits: Mapping[str, float],
+    limits: tuple[Mapping[str, float], Sequence[str]],
 ) -> tuple[Ruling, ...]:
     """Judge all rules.
 
@@ -67,8 +67,8 @@ def rulings(
         The update period that the sensor's channel states.
     line, trials : tuple
         What steady levels and short loads showed; or None, and why it is not known.
-    limits : mapping
-        What held the device's clocks back, and for how long.
+    limits : tuple
+        What held the device's clocks back, and for how long; and what was set anew on it meanwhile.
     """
     return (
         _period(found, refresh_s, rules),
@@ -77,7 +77,7 @@ def rulings(
         _linearity(*line, rules),
         _gain(*line, rules),
         *_energies(*trials, rules),
-        _limits(limits),
+        _limits(*limits),
     )
 
 
@@ -156,14 +156,25 @@ def _energies(trials: Trials | None, why: str, rules: Rules) -> tuple[Ruling, Ru
         return _not_judged(*same, why), _not_judged(*short, why)
     away, cure = trials.mean.moved(-1.0).scaled(100.0), "more --trials"
     among = f"% in {len(trials.ratios)} trials"
+    percent = 100.0 * trials.loaded
+    unseen = (
+        f"under load it shows only {max(percent, 0.0):.2f} % more than at rest, so the rule would be kept with no load "
+        "at all: see that the load runs on the device that is measured"
+    )
     return (
-        judged(*same, trials.sd.scaled(100.0), among, (0.0, rules.repeat), cure=cure),
-        judged(*short, away, "%", (-rules.short, rules.short), cure=cure),
+        judged(*same, trials.sd.scaled(100.0), among, (0.0, rules.repeat), cure=cure)
+        if percent > rules.repeat
+        else _not_judged(*same, unseen),
+        judged(*short, away, "%", (-rules.short, rules.short), cure=cure)
+        if percent > rules.short
+        else _not_judged(*short, unseen),
     )
 
 
-def _limits(limits: Mapping[str, float]) -> Ruling:
+def _limits(limits: Mapping[str, float], changed: Sequence[str]) -> Ruling:
     rule, demand = "steady clocks", "nothing holds the device back meanwhile"
+    if changed:
+        return Ruling(rule, demand, f"it was set anew meanwhile: {'; '.join(changed)}", passed=False)
     if not limits:
         return Ruling(rule, demand, "nothing did, as far as the device tells", passed=True)
     return Ruling(rule, demand, f"held back by {', '.join(limits)}", passed=False)

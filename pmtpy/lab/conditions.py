@@ -19,6 +19,7 @@ from pmtpy.core.channel import Quantity
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _SYSFS = Path("/sys")
+_THEN = ", then "
 
 
 def machine_facts() -> dict[str, str]:
@@ -86,6 +87,17 @@ def held_back(looks: Sequence[Mapping[str, float]]) -> dict[str, float]:
         elif known[-1] > known[0]:
             found[cause] = known[-1] - known[0]
     return found
+
+
+def settings_met(looks: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what was set on the device at all looks; of what was changed meanwhile, one after the other."""
+    names = dict.fromkeys(name for look in looks for name in look)
+    return {name: _THEN.join(dict.fromkeys(look.get(name, "not told") for look in looks)) for name in names}
+
+
+def changed(looks: Sequence[Mapping[str, str]]) -> list[str]:
+    """Name what was set anew between the looks."""
+    return [f"{name} {value}" for name, value in settings_met(looks).items() if _THEN in value]
 
 
 def _numbers(folder: str, pattern: str) -> list[float]:

@@ -20,6 +20,7 @@ import numpy as np
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.lab._gpu_number import number_among
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,6 +35,7 @@ _MATRIX = 2048  # a product takes about a millisecond on a GPU of 17 TFLOPS
 # parts for all of them.
 _TILE, _DEEP = 128, 2048
 _FULL_SHARE = 1.0
+_UUID_BYTES = 16
 
 
 class Running(Protocol):
@@ -154,16 +156,16 @@ class _Switched:
             self._error = error
 
 
-def gpu_load(device: str | None, edges_s: Floats, clock: Clock, shares: Sequence[float] = ()) -> Maker:
+def gpu_load(device: str | None, serial: str, edges_s: Floats, clock: Clock, shares: Sequence[float] = ()) -> Maker:
     """Multiply matrices on a GPU, with whichever library for it is installed.
 
     A block with a share below one is made of as many products as that share of the multiprocessors: how much of the
-    device is busy then is known roughly, and what power it takes not at all.
+    device is busy then is known roughly, and what power it takes not at all. ``device`` is as the target names it,
+    ``serial`` what the sensor says of itself.
 
-    Raises BackendUnavailableError: none is, or it sees no GPU.
+    Raises BackendUnavailableError: none is, or it sees no GPU, or not this one.
     """
-    number = int(device) if device is not None and device.isdigit() else 0
-    product = _torch(number) or _cupy(number)
+    product = _torch(device, serial) or _cupy(device, serial)
     if product is None:
         raise BackendUnavailableError(
             "characterise",
@@ -180,13 +182,16 @@ def gpu_load(device: str | None, edges_s: Floats, clock: Clock, shares: Sequence
     return _Switched(work, edges_s, clock, shares)
 
 
-def _torch(number: int) -> Callable[[float], None] | None:
+def _torch(given: str | None, serial: str) -> Callable[[float], None] | None:
     try:
         import torch
     except ImportError:
         return None
     if not torch.cuda.is_available():  # that is what HIP is called, too
         return None
+    about = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    uuids = [str(getattr(found, "uuid", "")) for found in about]  # since PyTorch 2.4; of HIP it is another one
+    number = number_among([""] * len(uuids) if torch.version.hip else uuids, given, serial)
     device = f"cuda:{number}"
     a: Any = torch.rand((_MATRIX, _MATRIX), device=device)
     many = int(torch.cuda.get_device_properties(number).multi_processor_count)
@@ -206,18 +211,25 @@ def _torch(number: int) -> Callable[[float], None] | None:
     return product
 
 
-def _cupy(number: int) -> Callable[[float], None] | None:
+def _cupy(given: str | None, serial: str) -> Callable[[float], None] | None:
     try:
         import cupy
     except ImportError:
         return None
+    runtime = cupy.cuda.runtime
     try:
+        about = [runtime.getDeviceProperties(i) for i in range(runtime.getDeviceCount())]
+        if not about:
+            return None
+        # A UUID with a byte of zero ends there: it is not known then.
+        uuids = [found["uuid"].hex() if len(found.get("uuid", b"")) == _UUID_BYTES else "" for found in about]
+        number = number_among(uuids, given, serial)
         with cupy.cuda.Device(number) as device:
             many = int(device.attributes["MultiProcessorCount"])
             a: Any = cupy.random.rand(_MATRIX, _MATRIX, dtype=cupy.float32)
             left: Any = cupy.random.rand(many, _TILE, _DEEP, dtype=cupy.float32)
             right: Any = cupy.random.rand(many, _DEEP, _TILE, dtype=cupy.float32)
-    except cupy.cuda.runtime.CUDARuntimeError:
+    except runtime.CUDARuntimeError:
         return None
 
     def product(share: float) -> None:

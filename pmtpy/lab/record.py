@@ -9,7 +9,7 @@ import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,8 +57,8 @@ class Polls:
     identity: Identity
     # what held the device's clocks back by the beginning and by the end, as :meth:`Source.limits` says
     limits: tuple[Mapping[str, float], ...] = ()
-    # what is set on the device, as :meth:`Source.settings` says
-    settings: Mapping[str, str] = field(default_factory=dict)
+    # what was set on the device at the beginning and at the end, as :meth:`Source.settings` says
+    settings: tuple[Mapping[str, str], ...] = ()
 
     @property
     def about(self) -> Channel:
@@ -172,11 +172,11 @@ class Recorder:
             running = {loaded: held.enter_context(maker) for loaded, maker in makers.items()}
             for load in running.values():
                 self._wait(load.edges_ns(), edges_s)
-            start_ns, before = clock.now_ns(), [o.source.limits() for o in opened]
+            start_ns, before = clock.now_ns(), [(o.source.limits(), o.source.settings()) for o in opened]
             interval = self.interval_s or min(_interval(o.channels[o.chosen]) for o in opened)
             polled = _poll([o.source for o in opened], clock, round(self.seconds * NS_PER_S), interval)
             found = []
-            for o, (t_ns, counts), limits in zip(opened, polled, before, strict=True):
+            for o, (t_ns, counts), (limits, settings) in zip(opened, polled, before, strict=True):
                 switched = running[_loaded(o.target)].edges_ns()
                 if len(switched) and not (len(t_ns) and t_ns[0] < switched[0]):
                     raise _TooLateError
@@ -186,7 +186,7 @@ class Recorder:
                 found.append(
                     Polls(
                         start_ns, t_s, o.channels, values, o.chosen, edges, o.source.identity, about,
-                        o.source.settings(),
+                        (settings, o.source.settings()),
                     )
                 )  # fmt: skip
             return found
@@ -202,10 +202,12 @@ class Recorder:
         """Open a source, and have a load for it among the makers."""
         name, device = split_target(target)
         loaded, options = _loaded(target), given[target]
-        if loaded not in makers or loaded != _PROCESSORS:
-            makers[loaded], options = _maker(target, options, blocks, self.clock)
+        if is_virtual(target):
+            makers[loaded], options = virtual_load(options, blocks[0], self.clock, blocks[1])
         source = opener(name, device)(device, clock=self.clock, **options_from_text(target, options))
         held.callback(source.close)
+        if loaded not in makers:
+            makers[loaded] = _maker(target, source.identity, blocks, self.clock)
         channels = _recorded(source, target)
         asked = self.channel if len(given) == 1 or any(c.name == self.channel for c in channels) else None
         chosen = chosen_column(channels, asked, target)
@@ -253,20 +255,13 @@ def _loaded(target: str) -> str:
     return target if split_target(target)[0] in GPUS or is_virtual(target) else _PROCESSORS
 
 
-def _maker(
-    target: str,
-    options: Mapping[str, str],
-    blocks: tuple[Floats, Sequence[float]],
-    clock: Clock,
-) -> tuple[Maker, Mapping[str, str]]:
-    """Return who makes the load, and the options with which the source is then opened."""
+def _maker(target: str, identity: Identity, blocks: tuple[Floats, Sequence[float]], clock: Clock) -> Maker:
+    """Return who makes the load for a device that is not virtual."""
     edges_s, shares = blocks
-    if is_virtual(target):
-        return virtual_load(options, edges_s, clock, shares)
     name, device = split_target(target)
     if name in GPUS:
-        return gpu_load(device, edges_s, clock, shares), options
-    return cpu_load(edges_s, clock, shares), options
+        return gpu_load(device, identity.serial, edges_s, clock, shares)
+    return cpu_load(edges_s, clock, shares)
 
 
 def _recorded(source: Source, target: str) -> tuple[Channel, ...]:

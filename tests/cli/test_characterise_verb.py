@@ -298,7 +298,7 @@ def test_the_schedule_has_a_step_and_then_blocks_of_all_lengths() -> None:
 
 def test_a_gpu_load_without_a_library_says_what_to_install() -> None:
     try:
-        gpu_load("0", schedule(20.0), HOST_CLOCK)
+        gpu_load("0", "", schedule(20.0), HOST_CLOCK)
     except BackendUnavailableError as error:
         assert "PyTorch or CuPy" in error.reason  # noqa: PT017  (a machine with a GPU and a library has no error)
         assert "pip install torch" in error.remedy  # noqa: PT017

@@ -18,6 +18,7 @@ import pmtpy as pmt
 from pmtpy.analysis.characterisation.results import Characterisation, Series
 from pmtpy.analysis.procedures.certificate import Level, late_s, line_through, settled, trials_of
 from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate
+from pmtpy.backends.nvml._source import RegisterSource
 from pmtpy.cli import certify as verb
 from pmtpy.cli import main
 from pmtpy.cli.page import Table
@@ -217,6 +218,33 @@ def test_what_noise_alone_may_do_is_no_failure(monkeypatch: pytest.MonkeyPatch) 
     straight = next(v for v in made.verdicts if v.rule == "linearity")
     assert straight.passed is None
     assert "too uncertain to decide; more --rounds" in straight.found
+
+
+def test_a_sensor_that_does_not_see_the_load_keeps_no_rule_of_energies(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pmtpy.lab import certify as lab
+
+    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
+    options = {"gain": "0.001", "offset_w": "60", "noise_w": "0.05", "total": "instant"}
+    plan = Plan(response_s=10.0, level_s=0.8, rounds=2, shares=(0.5, 1.0), trials=4, repetitions=6)
+    made = certify("nvml:virtual", options, plan, Rules(), clock=WalkingClock(), interval_s=0.03)
+    for rule in ("energies repeat", "short loads"):
+        (found,) = [v for v in made.verdicts if v.rule == rule]
+        assert found.passed is None, found
+        assert "see that the load runs on the device" in found.found
+
+
+def test_a_power_limit_that_is_set_anew_meanwhile_is_told_and_breaks_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pmtpy.lab import certify as lab
+
+    told = iter(["350 W", "80 W"])
+    monkeypatch.setattr(RegisterSource, "settings", lambda _: {"power limit": next(told)})
+    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
+    plan = Plan(response_s=10.0, level_s=0.8, rounds=1, shares=(0.5, 1.0), trials=2, repetitions=2)
+    made = certify("nvml:virtual", {"total": "instant"}, plan, Rules(), clock=WalkingClock(), interval_s=0.03)
+    assert made.conditions["settings"] == {"power limit": "350 W, then 80 W"}
+    (found,) = [v for v in made.verdicts if v.rule == "steady clocks"]
+    assert found.passed is False
+    assert found.found == "it was set anew meanwhile: power limit 350 W, then 80 W"
 
 
 def test_a_power_that_is_a_product_of_volts_and_amperes_is_judged_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +459,7 @@ def test_what_the_meter_does_not_know_is_in_the_interval_and_in_the_verdict() ->
     levels = [Level(w / 100.0, 0.95 * w, w, 1.0, 0.02 * w) for w in (60.0, 100.0, 150.0, 200.0)]
     line = line_through(levels)
     assert line.gain.half_width == pytest.approx(4.3 * 0.95 * math.hypot(0.02, 1.0 / 106.2), rel=0.02)
-    found = rulings(Characterisation("x"), Rules(), refresh_s=None, line=(line, ""), trials=(None, ""), limits={})
+    found = rulings(Characterisation("x"), Rules(), refresh_s=None, line=(line, ""), trials=(None, ""), limits=({}, []))
     assert [v.passed for v in found if v.rule == "linearity"] == [None]  # 1 % of 133 W, by a meter that is off by 1 W
 
 

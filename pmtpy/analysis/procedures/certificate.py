@@ -181,12 +181,14 @@ class Trials:
     # of the ratios
     mean: Estimate
     sd: Estimate
+    loaded: float = 1.0  # share of what is expected that is due to the load, and not to the device at rest
 
 
-def trials_of(ratios: Sequence[float], levels: Sequence[Level] = ()) -> Trials:
+def trials_of(ratios: Sequence[float], levels: Sequence[Level] = (), loaded: float = 1.0) -> Trials:
     """Compare trials with each other.
 
     ``levels`` are those by which they were expected: how they scatter from round to round is common to all ratios.
+    ``loaded`` is as of :class:`Trials`.
 
     Raises DeclinedError: fewer than two.
     """
@@ -206,4 +208,4 @@ def trials_of(ratios: Sequence[float], levels: Sequence[Level] = ()) -> Trials:
         found = found.widened(
             student_95(max(of, 2)) * mean * scatter / math.sqrt(2.0 * np.min(rounds)) / float(np.mean(shown))
         )
-    return Trials(tuple(ratios), found, Estimate(sd, low, high))
+    return Trials(tuple(ratios), found, Estimate(sd, low, high), loaded)
