@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.numbers import real
 from pmtpy.errors import BackendUnavailableError, ReadError
 
 INTERVAL_S = 1.0
@@ -37,10 +38,11 @@ def believed(shown: object, where: str, unit_w: float = 1.0) -> float:
 
     Raises ReadError: it is no number, negative, or beyond what any chassis takes.
     """
-    if isinstance(shown, bool) or not isinstance(shown, int | float) or not 0 <= shown * unit_w <= _MAX_CHASSIS_W:
+    number = real(shown)
+    if number is None or not 0 <= number * unit_w <= _MAX_CHASSIS_W:
         msg = f"{where} says {shown!r} {'W' if unit_w == 1.0 else f'times {unit_w:g} W'}, which no chassis draws"
         raise ReadError(msg)
-    return shown * unit_w
+    return number * unit_w
 
 
 def password(backend: str, file: str, variable: str, environment: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from pmtpy.backends._https import Https, cure_of, trust
 from pmtpy.backends._named import only_named
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
+from pmtpy.core.numbers import real
 from pmtpy.core.source import Discovery, PolledSource, Source, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError
 
@@ -40,7 +41,8 @@ def power(resource: Mapping[str, Any], where: str) -> float | None:
     shown = [c for c in controls if c.get("PowerConsumedWatts") is not None]
     whole = [c for c in shown if c.get("PhysicalContext") in _INPUT_CONTEXTS]
     own = whole[0]["PowerConsumedWatts"] if len(whole) == 1 else None
-    numbers = [w for w in (own, *(c["PowerConsumedWatts"] for c in shown)) if isinstance(w, int | float)]
+    each = (real(w) for w in (own, *(c["PowerConsumedWatts"] for c in shown)))
+    numbers = [w for w in each if w is not None]
     if shown and (own is None or (numbers and max(numbers) > numbers[0])):  # no part takes more than the whole
         named = ", ".join(f"{c.get('Name')!r} of {c.get('PhysicalContext')}" for c in shown[:5])
         msg = f"{where} shows powers of which it is not clear which is that of the chassis: {named}"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.clock import NS_PER_S, Anchor
+from pmtpy.core.numbers import real, stated, stated_whole, whole
 from pmtpy.errors import CoverageError, FileFormatError, TargetError
 from pmtpy.io.whole import write_whole
 
@@ -34,6 +35,11 @@ class Offset:
     at_ns: int  # the instant, on the node's monotonic clock
     ahead_ns: float
     error_ns: float  # at most
+
+    @classmethod
+    def read(cls, facts: Mapping[str, object]) -> Offset:
+        """Return what a file says. Raises KeyError, ValueError: it is no offset."""
+        return cls(stated_whole(facts, "at_ns"), stated(facts, "ahead_ns"), stated(facts, "error_ns"))
 
 
 def best_of(exchanges: Sequence[tuple[int, int, int]]) -> Offset:
@@ -98,17 +104,19 @@ class Clocks:
             raise TargetError(msg) from error
         try:
             facts = json.loads(text)
-            if facts["pmtpy_clocks"] != _FORMAT:
+            if real(facts["pmtpy_clocks"]) != _FORMAT:
                 msg = f"{path} is of another version of pmtpy"
                 raise FileFormatError(msg)
             nodes = {
-                node: NodeClock(str(c["host"]), tuple(Offset(**o) for o in c["offsets"]))
+                node: NodeClock(str(c["host"]), tuple(map(Offset.read, c["offsets"])))
                 for node, c in facts["nodes"].items()
             }
             if not all(c.offsets for c in nodes.values()):
                 msg = f"{path}: a node has no offset"
                 raise FileFormatError(msg)
-            return cls(Anchor(**facts["reference"]), nodes)
+            told = facts["reference"]
+            ends = stated_whole(told, "monotonic_ns"), stated_whole(told, "unix_ns")
+            return cls(Anchor(*ends, whole(told.get("boottime_ns"))), nodes)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error, FileFormatError):
                 raise

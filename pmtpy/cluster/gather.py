@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pmtpy.cluster._logs import SUFFIXES, read_log
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
+from pmtpy.core.numbers import whole
 from pmtpy.errors import FileFormatError, PmtError, TargetError
 from pmtpy.io.origin import host_names
 from pmtpy.io.whole import draft_of
@@ -218,8 +219,8 @@ def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missin
 
 def _ranks(found: Sequence[Found]) -> tuple[int, int] | None:
     """Return how many ranks the job has, and those of the nodes that told something; None where nobody says."""
-    size = max((n for f in found if (n := _number(f.launch, "size")) is not None), default=None)
-    by_node = {f.node: _number(f.launch, "local_size") for f in found}
+    size = max((n for f in found if (n := whole(f.launch.get("size"))) is not None), default=None)
+    by_node = {f.node: whole(f.launch.get("local_size")) for f in found}
     told = [n for n in by_node.values() if n is not None]
     return None if size is None or len(told) < len(by_node) else (size, sum(told))
 
@@ -244,7 +245,7 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
         if len(absent) > _MOST_NAMED:
             wrong.append(f"of {len(absent)} nodes there is no result; the first {_MOST_NAMED} are named")
         return
-    number = max((n for f in found if (n := _number(f.launch, "nodes")) is not None), default=None)
+    number = max((n for f in found if (n := whole(f.launch.get("nodes"))) is not None), default=None)
     nodes = {f.node for f in found}
     if number is not None and len(nodes) > number:
         wrong.append(f"the job has {number} nodes, and results are of {len(nodes)}")
@@ -253,8 +254,3 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
         return
     if number is None and ranks is not None:
         wrong.append(f"the job has {ranks[0]} ranks, and nodes with {ranks[1]} of them told something")
-
-
-def _number(facts: Mapping[str, object], name: str) -> int | None:
-    found = facts.get(name)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pmtpy.core.numbers import real, stated, whole
 from pmtpy.errors import FileFormatError, PmtError, SinkError
 from pmtpy.io.origin import Launch, Machine, is_shared
 from pmtpy.io.whole import write_whole
@@ -75,17 +76,16 @@ class NodeEnergy:
         Raises KeyError, TypeError, ValueError: the facts are not those of a node.
         """
         known = {f.name: facts[f.name] for f in fields(cls) if f.name in facts}
-        joules = None if known["joules"] is None else float(known["joules"])
-        if joules is not None and not math.isfinite(joules):
-            msg = "joules is no number"
-            raise ValueError(msg)
-        known["joules"] = joules
         known |= {name: _shown(known[name]) for name in ("host", "node", "why") if name in known}
         for name in ("begin_s", "end_s", "seconds"):
-            known[name] = float(known[name])
-        u = known.get("uncertainty_joules")
-        known["uncertainty_joules"] = math.nan if u is None else float(u)
-        known["common"] = tuple((str(kind), float(value)) for kind, value in known.get("common", ()))
+            known[name] = stated(known, name)
+        for name in ("joules", "waiting_joules", "waiting_seconds", "coverage", "uncertainty_joules", "lost"):
+            if known.get(name) is not None:
+                known[name] = stated(known, name)
+        known["lost"] = int(known.get("lost") or 0)
+        if known.get("uncertainty_joules") is None:
+            known["uncertainty_joules"] = math.nan
+        known["common"] = tuple((str(kind), stated({kind: value}, kind)) for kind, value in known.get("common", ()))
         known["warnings"] = tuple(map(_shown, known.get("warnings", ())))
         known["ranks"] = tuple(map(int, known.get("ranks", ())))
         return cls(**known).believed()
@@ -243,7 +243,7 @@ class NodeFile:
 
 
 def _check_format(told: object) -> None:
-    if told != _FORMAT:
+    if real(told) != _FORMAT:
         msg = f"its format is {told!r}, and this version of pmtpy knows {_FORMAT}"
         raise ValueError(msg)
 
@@ -284,9 +284,9 @@ def read_node(path: Path) -> Found:
             _shown(facts["about"]),
             str(launch["job"]),
             launch,
-            float(facts["begun_s"]),
+            stated(facts, "begun_s"),
             energy,
-            facts.get("exit_status"),
+            whole(facts.get("exit_status")),
         )
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}"

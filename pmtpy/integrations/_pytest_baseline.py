@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pmtpy.core.numbers import real
 from pmtpy.integrations._pytest_budget import Record
 from pmtpy.lab.conditions import machine_facts
 
@@ -41,7 +42,7 @@ def read_baseline(config: pytest.Config) -> Baseline:
     path = str(config.getoption("energy_compare"))
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-        if document["format"] != _FORMAT or document["version"] != 1:
+        if document["format"] != _FORMAT or real(document["version"]) != 1:
             raise ValueError(document["format"])  # noqa: TRY301  (told below, with all else that is no such file)
         tests, machine = dict(document["tests"]), dict(document["machine"])
         for record in tests.values():
@@ -125,7 +126,7 @@ def _lines(record: Record) -> list[str]:
 
 def _text(numbers: Mapping[str, object]) -> str:
     values = {k: numbers.get(k) for k in ("joules", "interval_joules", "watts", "seconds")}
-    joules, half, watts, seconds = (float(v) if isinstance(v, (int, float)) else math.nan for v in values.values())
+    joules, half, watts, seconds = (math.nan if (number := real(v)) is None else number for v in values.values())
     runs = f", {numbers['runs']} runs" if numbers.get("runs") != 1 else ""
     if math.isnan(joules):
         return f"energy not known, {seconds:.3g} s{runs}"
@@ -205,12 +206,12 @@ def compared(
         return Compared(
             name, why="not compared: the baseline is of another sensor or device (--energy-force compares nevertheless)"
         )
-    a, b = (x.get("joules") for x in (old, new))
-    if shared or not (isinstance(a, float) and isinstance(b, float) and a > 0.0):
+    a, b = (real(x.get("joules")) for x in (old, new))
+    if shared or a is None or b is None or not a > 0.0:
         why = ", because several workers ran" if shared else ""
         return Compared(name, why=f"not compared: its energy is not known{why}")
     change = b / a - 1.0
-    wide = [float(w) for x in (old, new) if isinstance(w := x.get("apart_joules"), (int, float))]
+    wide = [w for x in (old, new) if (w := real(x.get("apart_joules"))) is not None]
     if len(wide) < 2:
         why = f"unresolved: {100 * change:+.3g} %, of single runs; --energy-repeat 5 tells their scatter, on both sides"
         return Compared(name, change, why=why)

@@ -49,6 +49,9 @@ def channel_of(facts: Mapping[str, Any]) -> Channel:
     """
     arguments = signature(Channel).parameters
     known = {name: facts[_KEYS.get(name, name)] for name in arguments if _KEYS.get(name, name) in facts}
+    if wrong := [name for name, value in known.items() if isinstance(value, bool)]:
+        msg = f"of a channel neither true nor false can be {', '.join(wrong)}"
+        raise ValueError(msg)
     known["quantity"] = Quantity[str(known["quantity"]).upper()]
     known["derivation"] = Derivation(known.get("derivation", "direct"))
     known["operands"] = tuple(known.get("operands", ()))

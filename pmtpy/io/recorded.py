@@ -18,6 +18,7 @@ from pmtpy.core.calibration.profile import applied_to
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.markers import Span
+from pmtpy.core.numbers import real, whole
 from pmtpy.core.presentation import utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
@@ -128,10 +129,10 @@ def header_of(
         identity,
         layout,
         anchor or Anchor(start_ns, start_ns),
-        interval_s or known.get("interval_s"),
+        interval_s or real(known.get("interval_s")),
         known.get("calibration"),
         str((known.get("versions") or {}).get("pmtpy", version)),
-        None if interval_s else known.get("polled_s"),
+        None if interval_s else real(known.get("polled_s")),
         bool(known.get("stamped")),
         aged_of(known),
         time_u_of(known),
@@ -152,7 +153,7 @@ def _anchor(facts: dict[str, Any], end: str) -> Anchor | None:
     found = (facts.get("anchors") or {}).get(end)
     if not isinstance(found, dict) or not all(type(found.get(k)) is int for k in ("monotonic_ns", "unix_ns")):
         return None
-    return Anchor(found["monotonic_ns"], found["unix_ns"], found.get("boottime_ns"))
+    return Anchor(found["monotonic_ns"], found["unix_ns"], whole(found.get("boottime_ns")))
 
 
 def _regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
@@ -232,7 +233,7 @@ def corrected_notes(facts: dict[str, Any] | None) -> list[str]:
 def time_u_of(facts: dict[str, Any] | None) -> float:
     """Return the standard uncertainty of the times of a recording in seconds, as its metadata state it."""
     found = (facts or {}).get("time_u_s")
-    return float(found) if isinstance(found, (int, float)) and math.isfinite(found) and found > 0.0 else 0.0
+    return max(0.0, real(found) or 0.0)
 
 
 def aged_of(facts: dict[str, Any] | None) -> float:
@@ -242,7 +243,7 @@ def aged_of(facts: dict[str, Any] | None) -> float:
     """
     known = facts or {}
     found = known.get("aged_s", None if known.get("stamped") else known.get("polled_s"))
-    return float(found) if isinstance(found, (int, float)) and math.isfinite(found) and found > 0.0 else 0.0
+    return max(0.0, real(found) or 0.0)
 
 
 def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: int, last_ns: int, why: str) -> Ending:

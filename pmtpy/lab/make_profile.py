@@ -19,6 +19,7 @@ from pmtpy.analysis.uncertainty.budget import of_another
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.numbers import stated
 from pmtpy.core.response import TRIANGULAR, Number, Response
 from pmtpy.errors import CalibrationError
 
@@ -88,7 +89,7 @@ def _levels(found: Sequence[Found], gains: Sequence[Number], offsets: Sequence[N
     taken for independent.
     """
     said = [level if isinstance(level := f.get("level"), Mapping) else None for f in found]
-    known = [(float(level["at_w"]), float(level["u"])) for level in said if level is not None]
+    known = [(stated(level, "at_w"), stated(level, "u")) for level in said if level is not None]
     if len(known) < len(found):
         return 0.0, list(offsets)
     at_w = math.fsum(at for at, _ in known) / len(known)
@@ -157,7 +158,7 @@ def response_of(found: Sequence[Found]) -> Response:
     period = pooled([_number_of(f.get("update_period_ms"), 1e-3) for f in found])
     noise = pooled([Number(n) if isinstance(n := f.get("noise_w"), float) and n >= 0.0 else None for f in found])
     state, lasts = (
-        pooled([Number(float(n[key])) if isinstance(n := f.get("state"), Mapping) else None for f in found])
+        pooled([Number(stated(n, key)) if isinstance(n := f.get("state"), Mapping) else None for f in found])
         for key in ("watts", "seconds")
     )
     return Response.stated(
@@ -182,7 +183,7 @@ def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     kernel = found[0].get("kernel")
     if len(found) > 1 or not isinstance(kernel, Mapping) or kernel.get("family") != AMBIGUOUS:
         return ()
-    rows = [(float(str(row["share"])), row) for row in _shaped(kernel.get("candidates", ()))]
+    rows = [(stated(row, "share"), row) for row in _shaped(kernel.get("candidates", ()))]
     least = _LEAST_BELIEF * sum(share for share, _ in rows)
     rows = [(share, row) for share, row in rows if share >= least]
     total = sum(share for share, _ in rows) or 1.0
@@ -208,7 +209,7 @@ def shown_range(found: Sequence[Found]) -> tuple[float, float]:
     if not all(isinstance(s, list) and len(s) == 2 for s in spans):
         msg = "what was found does not say which watts were shown; state them: --range LOW,HIGH"
         raise CalibrationError(msg)
-    ends = [float(x) for s in spans if isinstance(s, list) for x in s]
+    ends = [stated({"shown_w": x}, "shown_w") for s in spans if isinstance(s, list) for x in s]
     return min(ends), max(ends)
 
 
@@ -231,7 +232,7 @@ def _number_of(entry: object, scale: float = 1.0) -> Number | None:
     if not isinstance(entry, Mapping):
         return None
     try:
-        value, low, high = (float(entry[key]) * scale for key in ("value", "low", "high"))
+        value, low, high = (stated(entry, key) * scale for key in ("value", "low", "high"))
     except (KeyError, TypeError, ValueError):
         return None
     if not low <= value <= high:

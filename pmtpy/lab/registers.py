@@ -18,6 +18,7 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import TOTAL, Channel, Quantity
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.numbers import stated
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 from pmtpy.lab.loads import schedule
@@ -136,7 +137,7 @@ def _columns(table: pd.DataFrame) -> dict[str, float | None]:
         if said.get("form", "direct") != "direct" or not table[f"{stem}_W"].notna().any():
             continue
         counter = said.get("quantity") == "energy"
-        found[f"{stem}_J" if counter else f"{stem}_W"] = float(said["scale"]) if counter else None
+        found[f"{stem}_J" if counter else f"{stem}_W"] = stated(said, "scale") if counter else None
     return found
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from pmtpy.analysis.transfer.predict import Prediction
 from pmtpy.analysis.transfer.table import Table
+from pmtpy.core.numbers import real
 from pmtpy.errors import FileFormatError, TargetError
 
 COLUMNS = ("config", "set_clock_mhz", "core_freq_mhz", "time_ms", "power_w")
@@ -79,7 +80,7 @@ def _of_cache(path: Path, text: str, power: str) -> Table:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         msg = f"{path}: a cache of Kernel Tuner was expected, and is not whole: {error!r}"
         raise FileFormatError(msg) from error
-    good = [e for e in entries if isinstance(e.get("time"), (int, float))]
+    good = [e for e in entries if real(e.get("time")) is not None]
     if _CLOCK not in names or not good:
         why = f"no parameter {_CLOCK}" if _CLOCK not in names else "no configuration that ran"
         msg = f"{path}: this cache of Kernel Tuner has {why}; tune at several clocks first"
@@ -101,11 +102,9 @@ def _of_cache(path: Path, text: str, power: str) -> Table:
             float(e[key]),
         )
         for e in good
-        if isinstance(e.get(key), (int, float))
+        if real(e.get(key)) is not None
     ]
-    configs = tuple(
-        ",".join(f"{n}={e[n]}" for n in others) or "all" for e in good if isinstance(e.get(key), (int, float))
-    )
+    configs = tuple(",".join(f"{n}={e[n]}" for n in others) or "all" for e in good if real(e.get(key)) is not None)
     set_mhz, core, warmth, time_s, watts = np.array(rows, np.float64).T
     return Table(configs, set_mhz, core, warmth, time_s, watts)
 

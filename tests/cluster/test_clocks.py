@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,24 @@ def test_a_file_that_holds_no_clocks_is_refused(text: str, tmp_path: Path) -> No
         Clocks.read(tmp_path / "c")
     with pytest.raises(SinkError):
         clocks().write(tmp_path / "none" / "c")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts | {"pmtpy_clocks": True},
+        lambda facts: facts["nodes"]["b"]["offsets"][0].update(ahead_ns=True),
+        lambda facts: facts["nodes"]["b"]["offsets"][0].update(at_ns="0"),
+        lambda facts: facts["reference"].update(unix_ns=True),
+    ],
+)
+def test_true_and_texts_are_no_times(change: Callable[[dict[str, Any]], dict[str, Any] | None], tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    clocks().write(path)
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(change(facts) or facts))
+    with pytest.raises(FileFormatError):
+        Clocks.read(path)
 
 
 def test_half_a_file_is_refused(tmp_path: Path) -> None:

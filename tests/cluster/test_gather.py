@@ -354,10 +354,20 @@ def test_a_reason_of_several_lines_is_told_on_one(tmp_path: Path) -> None:
     assert gather(tmp_path).missing["n0"] == "rapl: there is none; remedy: load it"
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", '"5"x', "[]", "{}"])
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "true", '"5"', '"5"x', "[]", "{}"])
 def test_joules_that_are_none_are_refused(value: str, tmp_path: Path) -> None:
     path = write(tmp_path, node(0))
     path.write_text(path.read_text().replace('"joules": 500.0', f'"joules": {value}'))
+    with pytest.raises(FileFormatError):
+        read_node(path)
+
+
+@pytest.mark.parametrize("name", ["pmtpy_node", "begun_s", "begin_s", "coverage", "waiting_joules"])
+def test_true_is_no_number_of_a_node(name: str, tmp_path: Path) -> None:
+    path = write(tmp_path, node(0))
+    facts = json.loads(path.read_text())
+    (facts if name in facts else facts["energy"])[name] = True
+    path.write_text(json.dumps(facts))
     with pytest.raises(FileFormatError):
         read_node(path)
 

@@ -288,6 +288,7 @@ def test_a_baseline_of_another_machine_is_refused_unless_forced(suite: Suite) ->
         (("--energy-compare", "empty.json"), "no file that --energy-json wrote"),
         (("--energy-compare", "none.json"), "cannot be read: No such file"),
         (("--energy-compare", "spoilt.json"), "no file that --energy-json wrote"),
+        (("--energy-compare", "true.json"), "no file that --energy-json wrote"),
         (("--energy-compare-fail", "5"), "needs the file to compare with"),
         (("--energy-compare", "empty.json", "--energy-compare-fail", "much"), "in percent, such as 5%"),
         (("--energy", "--energy-repeat", "0"), "needs at least 1"),
@@ -299,6 +300,7 @@ def test_options_that_make_no_sense_end_the_run_before_it_begins(
     suite.write("def test_it(): pass\n")
     Path("empty.json").write_text("{}")
     Path("spoilt.json").write_text('{"format": "pmtpy-pytest", "version": 1, "machine": {}, "tests": {"a": 5}}')
+    Path("true.json").write_text('{"format": "pmtpy-pytest", "version": true, "machine": {}, "tests": {}}')
     code, said = suite.run(*words)
     assert code == 4
     assert says in said

@@ -28,9 +28,10 @@ def entry(block: int, clock: int) -> dict[str, float | str]:
 def cache(folder: Path, *, whole: bool = True, blocks: tuple[int, ...] = (32, 64, 128, 256, 512)) -> Path:
     entries = {f"{b},{c}": entry(b, c) for b in blocks for c in CLOCKS}
     failed = {**entry(1024, 1200), "time": "RuntimeFailedConfig"}
+    spoilt = {**entry(1024, 1500), "both_powersensor3_power": True}
     document = {
         "device_name": "GPU", "kernel_name": "k", "tune_params_keys": ["block_size_x", "nvml_gr_clock"],
-        "cache": {**entries, "1024,1200": failed},
+        "cache": {**entries, "1024,1200": failed, "1024,1500": spoilt},
     }  # fmt: skip
     text = json.dumps(document)
     path = folder / "cache.json"

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.signal.updates import POLLED
+from pmtpy.core.numbers import real
 from pmtpy.core.rows import Floats, Ints
 
 _MAX_OFF_BEAT_SHARE = 0.2  # of the rows: if more are off the beat there is none
@@ -33,7 +34,8 @@ class Polling:
     def of(cls, metadata: Mapping[str, Any] | None) -> Polling | None:
         """Read it from the metadata of a dump; None where they do not tell, or the sensor is a stream."""
         known = metadata or {}
-        return cls(float(known["polled_s"]), bool(known.get("stamped"))) if known.get("polled_s") else None
+        period_s = real(known.get("polled_s"))
+        return cls(period_s, bool(known.get("stamped"))) if period_s else None
 
     def polls(self, t_s: Floats, values: Floats, lost: Ints | Floats | None = None) -> tuple[Floats, Floats]:
         """Return times and values of all polls; rows without a value are none.

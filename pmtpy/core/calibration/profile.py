@@ -20,6 +20,7 @@ import numpy as np
 from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Polynomial
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.nearest import nearest
+from pmtpy.core.numbers import real
 from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
@@ -271,7 +272,7 @@ def parse_profile(text: str, where: str = "calibration") -> Profile:
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         msg = f'{where}: not a calibration profile ("format" must be "{_FORMAT}")'
         raise CalibrationError(msg)
-    if document.get("version") != 1:
+    if real(document.get("version")) != 1:
         msg = f"{where}: a profile of version {reprlib.repr(document.get('version'))}; this program reads version 1"
         raise CalibrationError(msg)
     try:
@@ -365,10 +366,11 @@ def _text(holder: dict[str, object], key: str) -> str:
 
 
 def _real(value: object, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < _MAX_NUMBER:
+    number = real(value)
+    if number is None or not abs(number) < _MAX_NUMBER:
         msg = f"{key} must be a number that a measurement can give, not {reprlib.repr(value)}"
         raise CalibrationError(msg)
-    return float(value)
+    return number
 
 
 def _reals(holder: dict[str, object], key: str) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, EnergyMethod
+from pmtpy.core.numbers import real
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import downsampled
 from pmtpy.io.read._recording import Recording
@@ -141,12 +142,11 @@ class EnergyLaws:
         for channel in facts.get("channels", []) if not facts.get("converted_from") else []:
             name, rule, refresh_s = channel["name"], channel.get("rule"), channel.get("refresh_s")
             if isinstance(rule, str) and {f"{name}_W", f"{name}_J"} <= set(names):
-                refresh_s = refresh_s if isinstance(refresh_s, float) else 0.0
-                self._laws.append(_Law(name, "interval mean" if every else rule, refresh_s))
+                self._laws.append(_Law(name, "interval mean" if every else rule, real(refresh_s) or 0.0))
             made_of = {f"{name}_{unit}" for unit in "VAW"}
             if channel.get("form") == "product" and not every and made_of <= set(names):
-                scale = channel.get("scale", 1.0)
-                self._products.append(_Product(name, float(scale) if isinstance(scale, int | float) else 1.0))
+                scale = real(channel.get("scale"))
+                self._products.append(_Product(name, 1.0 if scale is None else scale))
 
     def feed(self, columns: Columns, at: Ints) -> None:
         """Take the next rows."""
@@ -191,7 +191,7 @@ def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
             rows = slice(start, start + _PIECE)
             t, watts, joules = elapsed[rows], columns[f"{name}_W"][rows], columns[f"{name}_J"][rows]
             known = (columns["lost"][rows][1:] == 0) & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
-            least_s = (refresh_s if isinstance(refresh_s, float) else 0.0) if rule == "counter" else None
+            least_s = (real(refresh_s) or 0.0) if rule == "counter" else None
             more = _between(t, watts, joules, known) if least_s is None else _moved(t, watts, joules, known, least_s)
             low, high, risen = low + more[0], high + more[1], risen + more[2]
         allowed = share * max(abs(risen), abs(low), abs(high)) + _JOULES * len(starts)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pmtpy.core.numbers import real, stated, whole
 from pmtpy.core.rows import Ints
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
@@ -118,35 +119,35 @@ def _check_whole(launched: Mapping[object, float], ran: frozenset[object]) -> No
 def _correlation(event: Mapping[str, Any]) -> object:
     """What a launch and its kernel have in common; None where nobody knows."""
     args = event.get("args")
-    number = args.get("correlation") if isinstance(args, dict) else None
-    return number if isinstance(number, int) and number else None
+    return whole(args.get("correlation") if isinstance(args, dict) else None) or None
 
 
 def _us(event: Mapping[str, Any]) -> float:
-    at = event.get("ts")
-    return float(at) if isinstance(at, int | float) else -math.inf
+    at = real(event.get("ts"))
+    return -math.inf if at is None else at
 
 
 def _device(event: Mapping[str, Any]) -> int:
     args = event.get("args")
-    number = args.get("device", event.get("pid")) if isinstance(args, dict) else event.get("pid")
-    return number if isinstance(number, int) else -1
+    number = whole(args.get("device", event.get("pid")) if isinstance(args, dict) else event.get("pid"))
+    return -1 if number is None else number
 
 
 def _unix_ns(events: list[dict[str, Any]], base: object) -> Ints:
     """Return begin and end of events, shape (n, 2)."""
     try:
-        times = np.array([(e.get("ts"), e.get("dur")) for e in events], np.float64).reshape(-1, 2)
-    except (TypeError, ValueError):
+        times = np.array([(stated(e, "ts"), stated(e, "dur")) for e in events], np.float64).reshape(-1, 2)
+    except (KeyError, ValueError):
         times = np.array([[np.nan, 0.0]])
-    if not isinstance(base, int) or not ((times >= 0.0) & (times < _LAST_UNIX_US)).all():
+    zero_ns = whole(base)
+    if zero_ns is None or not ((times >= 0.0) & (times < _LAST_UNIX_US)).all():
         msg = "its times are no numbers of microseconds, or cannot be any"
         raise ValueError(msg)
-    if len(times) and base / 1e3 + float(times[:, 0].min()) < _FIRST_UNIX_US:
+    if len(times) and zero_ns / 1e3 + float(times[:, 0].min()) < _FIRST_UNIX_US:
         msg = "it does not say when it was made (baseTimeNanoseconds): its times cannot be laid beside a sensor's"
         raise ValueError(msg)
     ns = np.rint(times * 1e3).astype(np.int64)
-    return np.stack([base + ns[:, 0], base + ns[:, 0] + ns[:, 1]], axis=1)
+    return np.stack([zero_ns + ns[:, 0], zero_ns + ns[:, 0] + ns[:, 1]], axis=1)
 
 
 def read_work(path: Path, device: int | None = None) -> DeviceWork:

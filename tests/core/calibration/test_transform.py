@@ -178,6 +178,7 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
     [
         ({"format": "other"}, "not a calibration profile"),
         ({"version": 2}, "version 2"),
+        ({"version": True}, "version True"),
         ({"model": "spline"}, "unknown model"),
         ({"range": [5, 5]}, "empty"),
         ({"range": [5]}, "range must be a row of 2 numbers"),

@@ -111,6 +111,7 @@ def test_one_of_several_devices_must_be_named(tmp_path: Path) -> None:
         ({**TWO_STREAMS, "baseTimeNanoseconds": "?"}, "no numbers"),
         (document({**event("kernel", 1.0, 1.0), "ts": None}), "no numbers"),
         (document({**event("kernel", 1.0, 1.0), "dur": -1.0}), "no numbers"),
+        (document({**event("kernel", 1.0, 1.0), "ts": True}), "no numbers"),
         ({**TWO_STREAMS, "traceEvents": None}, "no device worked in it"),
         (document(event("kernel", 1.0, 1.0), {**event("kernel", 1.0, 0.0), "ts": 0}), "outside of what was profiled"),
         (document(event("kernel", 101.0, 5.0)), "outside of what was profiled, by a clock that is not the host's"),
