@@ -153,9 +153,11 @@ class Registers:
     openings : int
         How often the files have been opened. More than before means that the devices behind them were registered
         anew, so counters need not continue.
+    unread : dict of int to str
+        Why files that may fail alone did in the last reading, by their numbers.
     """
 
-    __slots__ = ("_alone", "_fds", "_last_error", "_locate", "_replaceable", "openings", "paths")
+    __slots__ = ("_absent", "_alone", "_fds", "_last_error", "_locate", "_replaceable", "openings", "paths", "unread")
 
     def __init__(self, locate: Callable[[], Sequence[Path | None]], alone: Collection[int] = ()) -> None:
         """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
@@ -174,6 +176,8 @@ class Registers:
         self._alone = frozenset(alone)
         self._fds: list[int] = []
         self._last_error: OSError | None = None  # of a file that may fail alone
+        self._absent: dict[int, OSError] = {}  # files that may fail alone and could not be opened
+        self.unread: dict[int, str] = {}
         self._replaceable = False
         self.paths: tuple[Path, ...] = ()
         self.openings = 0
@@ -186,6 +190,8 @@ class Registers:
         why.
         """
         pread = os.pread
+        if self.unread:
+            self.unread = {}
         try:
             if self._replaceable:
                 self._follow()
@@ -198,6 +204,7 @@ class Registers:
             return list(map(number, raw))
         except (OSError, ValueError):
             pass
+        self.unread = {}
         # Once more, slowly, to learn which file it was.
         found = [math.nan if raw is None else self._parse(i, raw) for i, raw in enumerate(self._contents(64))]
         if all(map(math.isnan, found)):
@@ -211,6 +218,7 @@ class Registers:
 
         Raises ReadError: a file could not be read. The message names it and says why.
         """
+        self.unread = {}
         contents = self._contents(_PAGE)
         return [(raw or b"").decode("utf-8", "replace").strip(" \t\r\n\0") for raw in contents]
 
@@ -234,14 +242,14 @@ class Registers:
                 self.openings -= 1  # the same devices go on counting
                 return
 
-    @staticmethod
-    def _opened(path: Path, *, gone: bool, alone: bool) -> int:
+    def _opened(self, i: int, path: Path, *, gone: bool) -> int:
         try:
             if gone:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            if alone:
+        except OSError as error:
+            if i in self._alone:
+                self._absent[i] = error
                 return -1
             raise
 
@@ -267,7 +275,8 @@ class Registers:
             return os.pread(self._fds[i], size, 0)
         except OSError as error:
             if i in self._alone:
-                self._last_error = error
+                self._last_error = self._absent.get(i, error)
+                self.unread[i] = f"{self.paths[i]}: {why(self._last_error)}"
                 return None
             raise OSError(error.errno, error.strerror, str(self.paths[i])) from error
 
@@ -275,20 +284,22 @@ class Registers:
         try:
             return number(raw)
         except ValueError as error:
-            if i in self._alone:
-                return math.nan
             msg = f"{self.paths[i]}: it holds {raw[:40]!r}, which is not a whole number"
+            if i in self._alone:
+                self.unread[i] = msg
+                return math.nan
             raise ReadError(msg) from error
 
     def _open(self) -> None:
         self.close()
+        self._absent = {}
         found = self._locate()
         before = self.paths or (Path(),) * len(found)
         paths = tuple(new if new is not None else old for new, old in zip(found, before, strict=True))
         try:
             for i, path in enumerate(paths):
                 # The place of a file that is gone may by now be that of another.
-                self._fds.append(self._opened(path, gone=found[i] is None, alone=i in self._alone))
+                self._fds.append(self._opened(i, path, gone=found[i] is None))
         except OSError:
             self.close()
             raise

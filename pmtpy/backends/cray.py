@@ -247,17 +247,20 @@ class _CraySource(PolledSource):
     def _parse(self, texts: Sequence[str]) -> tuple[list[float], int | None]:
         counts: list[float] = []
         stamp = None
+        unread = dict(self._values.unread)
         for i, (text, unit, channel) in enumerate(zip(texts, self._units, self.channels, strict=True)):
             try:
                 count, stamped = parse(text, unit)
             except ValueError as error:
                 if i in self._beside:
                     counts.append(math.nan)
+                    unread.setdefault(i, str(error))
                     continue
                 msg = f"{channel.name}: {error}"
                 raise ReadError(msg) from error
             counts.append(count)
             stamp = stamped if stamp is None else stamp
+        self._unread = unread
         return counts, stamp
 
     def _on_host_clock(self, stamp_us: int | None, now_ns: int) -> int:

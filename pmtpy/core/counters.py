@@ -48,7 +48,8 @@ def increment(new: float, old: float, channel: Channel, seconds: float, rest_s: 
 
 
 _RESTS = "its counter rests although the part is powered (pmtpy doctor looks for a cure)"
-_UNREAD = "it could not be read"
+UNREAD = "it could not be read"
+"""Doubt of a value that is NaN, of which the source may know why."""
 _RESTARTED = "its counter restarted, or jumped by an impossible amount"
 
 
@@ -139,7 +140,7 @@ class Counter:
         new, old = counts[self.column], self.old
         self.old = new
         if math.isnan(new):
-            self.watts, self.doubt = math.nan, _UNREAD
+            self.watts, self.doubt = math.nan, UNREAD
             return 0.0, dt_ns
         if math.isnan(old):
             self._begin(t_ns)
@@ -219,7 +220,7 @@ def impossible(channel: Channel, watts: float) -> str:
         return f"it shows {watts:.3g} W although the part is powered"
     if channel.max_watts is not None and watts > channel.max_watts:
         return f"it shows {watts:.3g} W, more than the part can use"
-    return "it could not be read" if math.isnan(watts) else ""
+    return UNREAD if math.isnan(watts) else ""
 
 
 def sure_ns(channel: Channel) -> float:

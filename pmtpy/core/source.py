@@ -179,6 +179,11 @@ class Source(ABC):
         return ""
 
     @property
+    def unread(self) -> Mapping[int, str]:
+        """Why single columns of the newest row hold no number (NaN), as far as that is known."""
+        return {}
+
+    @property
     def has_backlog(self) -> bool:
         """Whether a part of what has come waits for another :meth:`read`, because all at once would be too much."""
         return False
@@ -231,6 +236,7 @@ class PolledSource(Source):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures, self._failure = 0, ""  # in a row, and why the last of them
+        self._unread: dict[int, str] = {}  # for poll() to set: why single columns of its row are NaN
         self._failing_ns = 0  # since when
         self._lost: SourceLostError | None = None
         self._last_t_ns = -1
@@ -247,6 +253,11 @@ class PolledSource(Source):
         """Why the last reading failed; empty: it did not."""
         return self._failure if self._failures else ""
 
+    @property
+    def unread(self) -> Mapping[int, str]:
+        """Why single columns of the newest row hold no number."""
+        return self._unread
+
     @abstractmethod
     def poll(self) -> Sequence[float] | Block | None:
         """Take one reading: a count per DIRECT channel.
@@ -254,6 +265,7 @@ class PolledSource(Source):
         A device that stamps its own readings returns a Block; None means that it has not refreshed. Readings that
         failed are counted as rows lost before the next row, unless that Block says itself what was lost before its
         rows (``lost`` is not None): a device with a memory of its own loses nothing by a failed call.
+        A column that alone could not be read is NaN; why, if that is known, is left in ``self._unread``.
         Raises :class:`ReadError` for a failure that may pass, :class:`SourceLostError` for one that will not.
         """
 

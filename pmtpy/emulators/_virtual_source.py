@@ -165,6 +165,11 @@ class VirtualSource(Source):
         return self.inner.last_failure
 
     @property
+    def unread(self) -> Mapping[int, str]:
+        """As the real source has it."""
+        return self.inner.unread
+
+    @property
     def has_backlog(self) -> bool:
         """As the real source has it."""
         return self.inner.has_backlog

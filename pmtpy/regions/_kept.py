@@ -20,6 +20,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_AHEAD, CONTEX
 from pmtpy.core.calibration.matching import Calibration
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.counters import UNREAD
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.presentation import duration
 from pmtpy.core.response import Number, Response
@@ -152,7 +153,12 @@ class Kept(NamedTuple):
         margin = max([facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9, *as_open])
         both = zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
         uncovered_s = tuple([min(y - x, length_ns) / 1e9 for x, y in both])
-        whys = [(i, made.doubt(i + 1, a.t_ns)) for i, unknown in enumerate(uncovered_s) if unknown]
+        unread = made.unread(a.t_ns, b.t_ns)
+        whys = [
+            (i, _because(made.doubt(i + 1, a.t_ns), made.layout.energy[i], unread))
+            for i, unknown in enumerate(uncovered_s)
+            if unknown
+        ]
         return cls(
             made.target,
             source.identity,
@@ -292,3 +298,9 @@ def _context_s(channel: Channel) -> float:
     refresh = channel.refresh_s
     context = CONTEXT_SAMPLES * refresh if refresh is not None and refresh < _STREAM_S else _CONTEXT_S
     return max(context, CONTEXT_SAMPLES * (refresh or 0.0), 2.0 * (channel.window_s or 0.0), reach_s(channel))
+
+
+def _because(doubt: str, channel: Channel, unread: Mapping[str, str]) -> str:
+    """Return why the energy of a channel is not known, with the reason of the source where it gave one."""
+    whys = [unread[name] for name in (channel.name, *channel.operands) if name in unread]
+    return f"{doubt}; the last time: {whys[0]}" if doubt == UNREAD and whys else doubt

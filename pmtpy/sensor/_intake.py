@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.core.calibration.matching import Calibration
-from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.channel import Derivation, EnergyMethod
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Frame, Layout, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
@@ -90,6 +90,7 @@ class Intake:
         sampled = not self.source.traits.streaming and any(c.energy_method is not EnergyMethod.COUNTER for c in parts)
         self._gaps = ReadingGaps() if sampled else None
         self._failures: deque[tuple[int, str]] = deque(maxlen=_FAILURES_KEPT)  # when readings failed, and why
+        self._unread: dict[int, tuple[int, str]] = {}  # when a column was last not read by itself, and why
 
     @property
     def alive(self) -> bool:
@@ -137,7 +138,7 @@ class Intake:
         except PmtError as error:
             self.fail(error)
             raise
-        apart = self.feed is None and not (self._labels.waiting or self._anew)
+        apart = self.feed is None and not (self._labels.waiting or self._anew or self.source.unread)
         if apart and isinstance(taken, Row) and taken.t_ns >= asked_ns:
             # The register was read just now: its row is the instant, with nothing to be bridged beside it.
             return taken
@@ -167,8 +168,8 @@ class Intake:
 
     def _absorb(self, taken: Block | Row) -> None:
         self._absorbing = True
-        if self.source.last_read_failed:
-            self._failures.append((self._clock.now_ns(), self.source.last_failure))
+        if self.source.last_read_failed or self.source.unread:
+            self._note_failures()
         if self._sent and isinstance(taken, Block):
             for _, label in taken.marks:
                 if label in self._sent:
@@ -187,6 +188,13 @@ class Intake:
             if self.feed is not None:
                 self.feed(rows if isinstance(rows, Frame) else Frame.of_points([rows]))
         self._absorbing = False
+
+    def _note_failures(self) -> None:
+        """Keep why a reading, or a single column of one, failed."""
+        now_ns = self._clock.now_ns()
+        if self.source.last_read_failed:
+            self._failures.append((now_ns, self.source.last_failure))
+        self._unread |= {column: (now_ns, why) for column, why in self.source.unread.items()}
 
     # -- a device that is lost, and comes back ---------------------------------------------------------------------
 
@@ -321,6 +329,11 @@ class Intake:
     def forget_labels(self) -> None:
         """Give no later row a label that was put before."""
         self._labels, self._sent = WaitingLabels(), []
+
+    def unread(self, begin_ns: int, end_ns: int) -> dict[str, str]:
+        """Return the channels that were not read by themselves within a stretch, with why that last was so."""
+        direct = [c.name for c in self.layout.channels if c.derivation is Derivation.DIRECT]
+        return {direct[i]: why for i, (at, why) in self._unread.items() if begin_ns <= at <= end_ns}
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what the source knows of a stretch beyond its rows."""

@@ -328,6 +328,11 @@ class Acquisition:
         t_ns, why = self._curve.doubt(column)
         return why if t_ns >= since_ns else ""
 
+    def unread(self, begin_ns: int, end_ns: int) -> dict[str, str]:
+        """Return the channels that were not read by themselves within a stretch, with why that last was so."""
+        with self.intake.lock:
+            return self.intake.unread(begin_ns, end_ns)
+
     def rested_watts(self, column: int, since_ns: int) -> float:
         """Return the mean power of a counter up to its last move, if that was before an instant, else 0.
 

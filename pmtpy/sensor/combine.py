@@ -138,12 +138,13 @@ class _Combined(PolledSource):
         does not believe is not believed here either, and nothing of a rail that is lost.
         """
         row: list[float] = []
-        failed = ""
+        failed, unread = "", dict[int, str]()
         for i, source in enumerate(self._sources):
             taken = self._taken(i, source)
             if taken is None:
                 row += [math.nan] * columns(source.channels)
                 continue
+            unread |= {len(row) + column: why for column, why in source.unread.items()}
             if isinstance(taken, Row):
                 self._last[i] = list(taken.counts)
             elif isinstance(taken, Block) and len(taken):
@@ -153,13 +154,16 @@ class _Combined(PolledSource):
             counts = self._last[i]
             if counts is None or source.last_read_failed:
                 why = f": {source.last_failure}" if source.last_failure else ""
-                failed = f"{self._name}: {source.identity.backend} {source.identity.model} gave no reading{why}"
+                who = " ".join(filter(None, (self._name + ":", source.identity.backend, source.identity.model)))
+                failed = f"{who} gave no reading{why}"
                 if any(c.quantity is Quantity.ENERGY for c in source.channels):
                     raise ReadError(failed)
                 counts = [math.nan] * columns(source.channels)
+                unread |= dict.fromkeys(range(len(row), len(row) + len(counts)), failed)
             row += counts
         if failed and all(map(math.isnan, row)):
             raise ReadError(failed)
+        self._unread = unread
         if not self._fresh and not self._restarted:
             return row
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)

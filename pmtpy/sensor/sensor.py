@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock, interval_seconds
+from pmtpy.core.counters import UNREAD
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import State
 from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
@@ -326,9 +327,11 @@ class Sensor:
         with made.intake.lock.even_in_vain() as hangs:
             now = made.clock.anchor()
             remarks = Remarks() if hangs else made.remarks(self._dumped_since_ns, now.monotonic_ns)
+            unread = {} if hangs else made.unread(self._dumped_since_ns, now.monotonic_ns)
+            said = [f"{name}: {UNREAD}; the last time: {why}" for name, why in unread.items()]
             if left:
-                said = f"labels of marks that no row followed before the end: {', '.join(left)}"
-                remarks = replace(remarks, warnings=(*remarks.warnings, said))
+                said.append(f"labels of marks that no row followed before the end: {', '.join(left)}")
+            remarks = replace(remarks, warnings=(*remarks.warnings, *said))
             short_ns = min(short_ns, max(0, until_ns - self._dumped_since_ns))
             writer.end(now, str(made.intake.failure or hangs or ""), remarks, short_ns)
             if self._dump is writer:

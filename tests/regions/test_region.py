@@ -5,8 +5,9 @@ import json
 import math
 import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -418,6 +419,38 @@ def test_rows_lost_by_readings_that_failed_say_why() -> None:
         assert lost(1) == [f"{name}: 1 row was {why}" for name in ("package0", "dram0")]
         assert lost(2) == [f"{name}: 2 rows were {why}" for name in ("package0", "dram0")]
         assert not lost(0)
+
+
+class _Half(Gauge):
+    """A power whose temperature fails by itself, and now and then the power too."""
+
+    failing: Mapping[int, str] = {}
+
+    def poll(self) -> Sequence[float]:
+        self._unread = dict(self.failing)
+        return [math.nan if i in self.failing else value for i, value in enumerate(super().poll())]
+
+
+def test_channels_that_fail_by_themselves_say_why_in_regions_and_dumps(tmp_path: Path) -> None:
+    clock = ManualClock()
+    source = _Half(make_world("constant:60", clock=clock))
+    with Sensor(source, "half", clock) as sensor:
+
+        def measured(failing: Mapping[int, str]) -> tuple[list[str], ...]:
+            with sensor.dump(tmp_path / "half.csv", overwrite=True), pmt.region("work", sensor) as r:
+                for i in range(30):
+                    source.failing = failing if i == 10 else {}
+                    clock.advance(0.01)
+                    acquisition_of(sensor).step()
+            said = json.loads((tmp_path / "half.csv.json").read_text()).get("remarks", [])
+            return tuple([w for w in each if "could not be read" in w] for each in (r["half"].warnings, said))
+
+        assert measured({0: "file: busy"}) == (
+            ["gpu: it could not be read; the last time: file: busy"],
+            ["gpu: it could not be read; the last time: file: busy"],
+        )
+        assert measured({1: "asleep"}) == ([], ["gpu.temperature: it could not be read; the last time: asleep"])
+        assert measured({}) == ([], [])  # what was before is forgotten
 
 
 def test_a_body_that_raises_is_measured_and_its_exception_goes_on() -> None:

@@ -11,7 +11,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.core.channel import Channel, Identity, Quantity, outermost
 from pmtpy.core.clock import ManualClock
-from pmtpy.core.rows import Block
+from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource
 from pmtpy.emulators.world import shared_world
 from pmtpy.errors import ReadError, TargetError
@@ -151,6 +151,41 @@ def test_a_rail_that_restarts_adds_no_energy_also_when_another_fails_just_then()
             pmt.joules(before, after)
         clock.advance(1.0)
         assert pmt.joules(after, sensor.read()) == 10.0
+
+
+class _Power(_Rail):
+    """A power of 5 W."""
+
+    def __init__(self, clock: ManualClock, domain: str) -> None:
+        super().__init__(clock, domain)
+        self.channels = (Channel("power", Quantity.POWER, domain=domain),)
+
+    def poll(self) -> Sequence[float] | Block:
+        super().poll()
+        return [5.0]
+
+
+@pytest.mark.parametrize("kinds", [(_Rail, _Rail), (_Power, _Power)])
+def test_rails_that_fail_say_which_and_why(kinds: tuple[type[_Rail], type[_Rail]]) -> None:
+    clock = OwnClock()
+    rails = [kind(clock, f"external/{i}") for i, kind in enumerate(kinds)]
+    combined = _Combined("board", ["a:0", "a:1"], rails, clock)
+    combined.read_row()
+    rails[1].busy = True
+    counts = combined.read_row()
+    why = "board: test gave no reading: busy"
+    if kinds[1] is _Rail:  # a counter spoils the row, which the next one bridges
+        assert (combined.last_failure, combined.unread) == (why, {})
+    else:
+        assert isinstance(counts, Row)
+        assert (combined.last_failure, combined.unread) == ("", {1: why})
+    rails[0].busy = True
+    combined.read_row()
+    assert combined.last_failure == "board: test gave no reading: busy"
+    rails[0].busy = rails[1].busy = False
+    combined.read_row()
+    assert (combined.last_failure, combined.unread) == ("", {})
+    combined.close()
 
 
 def test_a_counter_that_its_rail_does_not_believe_is_not_known_and_the_others_go_on() -> None:

@@ -67,6 +67,7 @@ class HwmonSource(PolledSource):
         if reason := self._charging():
             raise ReadError(reason)
         counts = self._registers.numbers()
+        self._unread = self._registers.unread
         if self._registers.openings == self._openings:
             return counts
         self._openings = self._registers.openings

@@ -62,7 +62,7 @@ def _once(rail: Rail) -> list[float] | ReadError:
     except OSError as error:
         return ReadError(f"{error.filename}: {why(error)}")
     try:
-        return _numbers(files, [rail])
+        return _numbers(files, [rail])[0]
     except ReadError as error:
         return error
     finally:
@@ -74,17 +74,27 @@ def _files(of: list[Rail]) -> list[Path]:
     return [path for rail in of for path in ([rail.volts] if rail.together else [rail.volts, rail.amps])]
 
 
-def _numbers(files: Registers, of: list[Rail], beside: Collection[int] = ()) -> list[float]:
-    """Millivolts and milliamperes of one rail after the other; NaN for numbers ``beside`` the total that are none."""
+def _numbers(files: Registers, of: list[Rail], beside: Collection[int] = ()) -> tuple[list[float], dict[int, str]]:
+    """Millivolts and milliamperes of one rail after the other; NaN for numbers ``beside`` the total that are none.
+
+    The second are the reasons of those, by their places.
+    """
     expected = [n for rail in of for n in ([2] if rail.together else [1, 1])]
     numbers: list[float] = []
-    for path, text, count in zip(files.paths, files.texts(), expected, strict=True):
-        numbers += _parsed(path, text, count, alone=len(numbers) in beside)
-    return numbers
+    unread: dict[int, str] = {}
+    for file, (path, text, count) in enumerate(zip(files.paths, files.texts(), expected, strict=True)):
+        found, first = _parsed(path, text, count), len(numbers)
+        if isinstance(found, ReadError):
+            if first not in beside:
+                raise found
+            unread |= dict.fromkeys(range(first, first + count), files.unread.get(file, str(found)))
+            found = [math.nan] * count
+        numbers += found
+    return numbers, unread
 
 
-def _parsed(path: Path, text: str, count: int, *, alone: bool) -> list[float]:
-    """Return the ``count`` numbers that a file holds; NaN or ReadError where it does not."""
+def _parsed(path: Path, text: str, count: int) -> list[float] | ReadError:
+    """Return the ``count`` numbers that a file holds, or what it holds instead."""
     words = text.split()
     msg = f"{path}: it holds {len(words)} numbers instead of {count}"
     if len(words) == count:
@@ -92,9 +102,7 @@ def _parsed(path: Path, text: str, count: int, *, alone: bool) -> list[float]:
             return [number(word.encode()) for word in words]
         except ValueError:
             msg = f"{path}: it holds {' '.join(words)[:40]!r}, which is not a number"
-    if alone:
-        return [math.nan] * count
-    raise ReadError(msg)
+    return ReadError(msg)
 
 
 class JetsonSource(PolledSource):
@@ -128,15 +136,20 @@ class JetsonSource(PolledSource):
 
     def poll(self) -> list[float]:
         """Read all rails; a current at the end of the converter's range may be any larger one, and is none."""
-        numbers = _numbers(self._files, self._rails, self._beside)
+        numbers, self._unread = _numbers(self._files, self._rails, self._beside)
         for i, most in enumerate(self._most):
             if abs(numbers[2 * i + 1]) >= most:
-                numbers[2 * i + 1] = math.nan
+                self._not(numbers, 2 * i + 1, f"{numbers[2 * i + 1]:g} mA is the end of what the monitor can show")
         # One rail may be switched off, but the module is on: it runs this program.
         if len(self._parts) > 1 and not any(numbers[part] for part in self._parts):
             for part in self._parts:
-                numbers[part] = math.nan
+                self._not(numbers, part, "all rails show 0 A, and the module runs this program")
         return numbers
+
+    def _not(self, numbers: list[float], i: int, why: str) -> None:
+        """Take a number for none."""
+        numbers[i] = math.nan
+        self._unread |= {i: why}
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:  # noqa: ARG002  (nothing tells when it was)
         """Say of which rail the driver reckons with another shunt than at the opening."""

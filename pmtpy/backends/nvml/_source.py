@@ -140,14 +140,14 @@ class RegisterSource(NvmlSource):
             stamps = [stamp_us for stamp_us in told if stamp_us]  # a field that fails has none
             if not self._torn(stamps, before):
                 break
-        failures: list[str] = []
-        counts = [self._count(register, fields, failures) for register in self._power]
-        if len(failures) == len(counts):
-            raise ReadError(f"{self._who}: {failures[0]}")
+        self._unread = unread = dict[int, str]()
+        counts = [self._count(i, register, fields, unread) for i, register in enumerate(self._power)]
+        if len(unread) == len(counts):
+            raise ReadError(f"{self._who}: {self._power[0].channel.name}: {unread[0]}")
         t_ns = self._row_time(tuple([counts[i] for i in self._leading]), stamps, before, self._clock.now_ns())
         if t_ns is None:
             return None
-        values = [self._count(register, fields, failures) for register in self._plain]
+        values = [self._count(i, register, fields, unread) for i, register in enumerate(self._plain, len(counts))]
         self._compare(t_ns, counts)
         before_ns, self._newest_ns = self._newest_ns, t_ns
         shown, self._shown = self._shown, counts + values
@@ -194,8 +194,10 @@ class RegisterSource(NvmlSource):
         if not math.isnan(energy + power):
             self._check.row(t_ns, energy, power)
 
-    def _count(self, register: Register, fields: Mapping[tuple[int, int], Answer], failures: list[str]) -> float:
-        """Return what a register shows; NaN, and the reason in ``failures``, where that is no reading."""
+    def _count(
+        self, i: int, register: Register, fields: Mapping[tuple[int, int], Answer], unread: dict[int, str]
+    ) -> float:
+        """Return what a register shows; NaN, and the reason in ``unread`` at ``i``, where that is no reading."""
         count: float | None = None
         code = 0
         if register.field is not None:
@@ -205,8 +207,7 @@ class RegisterSource(NvmlSource):
         if code in errors.DEAD | errors.RESTART:
             raise Fault(register.channel.name, code)
         if code or count is None or not register.fits(count):
-            said = errors.meaning(code) if code else f"the driver says {count}, which is impossible"
-            failures.append(f"{register.channel.name}: {said}")
+            unread[i] = errors.meaning(code) if code else f"the driver says {count}, which is impossible"
             return math.nan
         return count
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from pmtpy.emulators.hwmon import LAYOUTS, Board, open_virtual
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
 from pmtpy.testing import check_lost, check_source, check_truth
+from tests.backends.conftest import FailingFiles
 
 LOAD = "square:low=30,high=90,hz=0.5"
 
@@ -408,6 +410,28 @@ def test_parts_do_not_pass_for_a_whole_that_cannot_be_read(make: Callable[[str],
     source = open_board(board, clock)
     assert in_total(source) == []
     assert any("a total is not known" in note for note in source.identity.notes)
+    source.close()
+
+
+def test_a_reading_that_fails_by_itself_says_why(
+    make: Callable[[str], Board], clock: ManualClock, failing_files: FailingFiles
+) -> None:
+    board = make("supply")
+    source = open_board(board, clock)
+    column = min(Layout(source.channels).beside_total)
+    path = source._registers.paths[column]  # type: ignore[attr-defined]
+    other = source._registers.paths[column + 1]  # type: ignore[attr-defined]
+    failing_files.fail(path, errno.EIO)
+    other.write_bytes(b"nan\n")
+    assert np.isnan(source.read().raw[0]).tolist() == [False, True, True]
+    assert source.unread == {
+        column: f"{path}: the bus or the firmware did not answer",
+        column + 1: f"{other}: it holds b'nan\\n', which is not a whole number",
+    }
+    failing_files.heal(path)
+    other.write_bytes(b"5\n")
+    source.read()
+    assert source.unread == {}
     source.close()
 
 

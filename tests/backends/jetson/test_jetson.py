@@ -190,6 +190,29 @@ def test_a_current_at_the_end_of_the_range_is_no_reading(orin: Bench, milliamper
     raw = source.read().raw[0]
     # It may be any larger one: that rail is not known in this row, and the others are.
     assert [i for i, x in enumerate(raw) if math.isnan(x)] == [1]
+    assert source.unread == {1: f"{milliamperes} mA is the end of what the monitor can show"}
+
+
+def test_a_rail_that_fails_by_itself_says_why(failing_files: FailingFiles) -> None:
+    bench = Bench("thor")
+    source = bench.open(total="input")
+    layout = Layout(source.channels)
+    column = min(layout.beside_total)
+    path = source._files.paths[column]  # type: ignore[attr-defined]
+    source.read()
+    assert source.unread == {}
+    failing_files.fail(path, errno.EIO)
+    assert np.isnan(source.read().raw[0, column])
+    assert source.unread == {column: f"{path}: the bus or the firmware did not answer"}
+    failing_files.heal(path)
+    before = path.read_text()
+    path.write_text("1 2\n")
+    assert np.isnan(source.read().raw[0, column])
+    assert source.unread == {column: f"{path}: it holds 2 numbers instead of 1"}
+    path.write_text(before)
+    assert not np.isnan(source.read().raw[0, column])
+    assert source.unread == {}
+    bench.close()
 
 
 def test_the_sum_of_the_channels_is_no_rail(orin: Bench) -> None:

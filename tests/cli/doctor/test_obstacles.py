@@ -122,6 +122,7 @@ def test_a_device_whose_reading_fails_does_not_work(
     monkeypatch.setattr("pmtpy.cli.doctor.create", lambda *_, **__: sensor)
     (result,) = broken.results("rapl:virtual", opening=True)
     is_broken(result.finding, Obstacle.FIRMWARE, "pmtpy read rapl:virtual")
+    assert result.finding.found.endswith("but a reading of it failed: test counter: busy")
 
 
 # -- occ ---------------------------------------------------------------------------------------------------------------
