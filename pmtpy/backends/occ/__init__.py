@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.occ._channels import CONVERTER, GPUS, PARTS, SYSTEM
+from pmtpy.backends.occ._channels import CONVERTER, GPUS, PARTS, SUMMED, SYSTEM
 from pmtpy.backends.occ._device import BlockReader, Export
 from pmtpy.backends.occ._source import OccSource, Wanted
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Record, Table
@@ -216,8 +216,9 @@ def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
         found.notes += [f"block {index}: {fault}" for fault in table.faults]
         _look_up(found, export, index, table, wish)
     known = set().union(*listed.values())
-    if not any(entry.name == SYSTEM for wanted in found.wanted for entry in wanted.entries):
-        found.notes += _gaps(listed)
+    usable = {entry.name for wanted in found.wanted for entry in wanted.entries}
+    if SYSTEM not in usable:
+        found.notes += [*([] if device else _of_parts(usable)), *_gaps(listed)]
     unknown = [name for name in extra if name not in known]
     if unknown and known:
         near = [match for name in unknown for match in difflib.get_close_matches(name, known)]
@@ -230,6 +231,15 @@ def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
         reason = f"{export.path}: no power is measured" + "".join(f"; {note}" for note in found.notes)
         raise BackendUnavailableError("occ", reason, _NOT_YET)
     return OccSource(export, found.wanted, tuple(found.notes), wish.clock)
+
+
+def _of_parts(usable: set[str]) -> list[str]:
+    """Say of what the total of all blocks is made where nothing measures the whole; nothing where there is no total."""
+    parts = [name for name in SUMMED if name in usable]
+    if not parts:
+        return []
+    made = f"the total is the sum of {', '.join(parts)}, and what else the machine uses is not in it"
+    return [f"no block has a usable {SYSTEM}, the power of the whole machine: {made}"]
 
 
 def _gaps(listed: dict[int, set[str]]) -> list[str]:

@@ -14,6 +14,7 @@ REFERENCE = "OCC Firmware Interface Specification for POWER9 v0.24, section 11.3
 SYSTEM = "PWRSYS"
 GPUS = "PWRGPU"
 PARTS = ("PWRPROC", "PWRMEM", GPUS)  # of each socket: what the total is made of where nothing measures the whole
+SUMMED = (*PARTS, "PWRFAN", "PWRIO", "PWRSTORE")  # all that can be in such a total
 CONVERTER = "PWRAPSSCH"  # and a number: the channels of the power converter
 
 # Sums are delivered modulo 2**52, which divides the range of the register, so that they stay exact in float64. It is

@@ -201,6 +201,18 @@ def test_a_total_that_lacks_a_part_of_one_socket_says_so(path: Path, gone: bytes
     assert any("the total is without" in note for note in source.identity.notes) is said
 
 
+@pytest.mark.parametrize(("device", "said"), [(None, 1), ("0", 0)])
+def test_a_total_of_parts_says_of_which_where_all_blocks_are_read(path: Path, device: str | None, said: int) -> None:
+    image = bytearray(Machine(make_world("60", clock=ManualClock())).image)
+    row = image.index(b"PWRSYS".ljust(16, b"\0"))
+    image[row : row + 6] = b"OTHERS"
+    path.write_bytes(image)
+    source = open_source(device, clock=ManualClock(), file=str(path))
+    source.close()
+    notes = [note for note in source.identity.notes if "the total is the sum of PWRPROC, PWRMEM, PWRGPU, and" in note]
+    assert len(notes) == said
+
+
 def test_a_sensor_of_the_machine_that_was_never_sampled_is_left_out_with_a_note(path: Path) -> None:
     def unplug(image: bytearray) -> None:
         for buffer in (PING, PONG):
