@@ -119,7 +119,6 @@ class _Account:
         self._facts = [by_name.get(n) for n in self._names]
         # Units of numbers that are no energy, in the order of a row's values.
         self._values = [(c.name, c.quantity) for c in layout.values]
-        self._base: State | Point | None = made.newest  # counted is from here on
         self._lost_before: int | None = None
         self._joules = [0.0] * len(self._names)
         self._uncovered = [0.0] * len(self._names)
@@ -131,6 +130,8 @@ class _Account:
         self._asked_ns = self._clock.now_ns()
         self.judged_ns = self._clock.now_ns()
         self._region = self._begun()
+        # Counted is from here on: a counter that nobody has read since it was opened is read as the region begins.
+        self._base: State | Point | None = made.newest
 
     def _begun(self) -> Region:
         region = Region("watched", {self._target: self._sensor}, without_lost=True)

@@ -43,6 +43,16 @@ def test_energy_counts_from_the_beginning_with_its_uncertainty_and_refresh() -> 
         assert ("pmt_energy_uncertainty_joules", "total") in found
 
 
+def test_what_was_used_between_opening_and_watching_does_not_count() -> None:
+    clock, _, sensor = counter_sensor("constant:60")
+    with sensor:
+        clock.advance(100.0)  # nobody reads a counter meanwhile
+        with Watched([sensor]) as watched:
+            clock.advance(10.0)
+            (now,) = watched.read()
+    assert shown(now)["pmt_energy_joules", "total"] == pytest.approx(600.0, abs=4e-6)
+
+
 def test_the_uncertainty_holds_a_gain_in_full_however_often_it_is_judged() -> None:
     clock = ManualClock()
     source = Counter(make_world("constant:60", clock=clock))
