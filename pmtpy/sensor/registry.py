@@ -107,7 +107,15 @@ class Listing:
 
 
 def split_target(target: str) -> tuple[str, str | None]:
-    """Split ``name:device`` at the first colon; an empty device is None."""
+    """Split ``name:device`` at the first colon; an empty device is None.
+
+    Raises TargetError: it names several sensors, with commas between.
+    """
+    several = [part.strip() for part in target.split(",")]
+    names = [part.partition(":")[0] for part in several]
+    if len(several) > 1 and all(any(n in (row.name, *row.aliases) for row in BACKENDS.values()) for n in names):
+        msg = f"{target} is {len(several)} sensors, and one is meant: name each by itself, as in {' '.join(several)}"
+        raise TargetError(msg)
     name, _, device = target.strip().partition(":")
     return name, device or None
 

@@ -19,6 +19,7 @@ from tests.cli.conftest import Pmtpy
     ("words", "said"),
     [
         ("read rapll", "no sensor is called 'rapll'; there are"),
+        ("read rapl,nvml:0", "rapl,nvml:0 is 2 sensors, and one is meant: name each by itself, as in rapl nvml:0"),
         ("read rapll", "Did you mean rapl?"),
         ("read PowerSensor3:virtual", "Did you mean powersensor3?"),
         ("read /dev/ttyACM0", "a device stands behind the name of its sensor, as in powersensor3:/dev/ttyACM0"),
