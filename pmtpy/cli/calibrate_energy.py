@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 
 from pmtpy.cli.common import aside, say
-from pmtpy.cli.page import Table, notes
+from pmtpy.cli.page import Table, notes, of_longest
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.profile import Profile
@@ -131,4 +131,6 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
     if any(each.name for each in found):
         head, rows = ("region", *head), [(each.name, *row) for each, row in zip(found, rows, strict=True)]
     show([Table([head, *rows])])
-    aside(notes(warning for each in found for warning in each.energy.warnings))
+    longest = sorted(found, key=lambda one: -one.seconds)
+    told = [(each.name or f"at {each.start_s:.3f} s", why) for each in longest for why in each.energy.warnings]
+    aside(notes(of_longest(told)))

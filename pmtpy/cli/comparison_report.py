@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, RegionEnergies
 from pmtpy.analysis.signal.estimate import NO_VALUE, written
-from pmtpy.cli.page import Kind, Line, Page, Table, notes, of_each
+from pmtpy.cli.page import Kind, Line, Page, Table, notes, of_each, of_longest
 from pmtpy.core.presentation import in_same_digits
 
 _MOST_REGIONS = 6
@@ -44,27 +43,15 @@ def _missing(s: Compared, reference: str) -> Iterable[tuple[str, str]]:
 
 
 def _of_regions(regions: Sequence[RegionEnergies]) -> list[tuple[str, str]]:
-    """Return what a reader must know of energies, with the names of the sensors.
-
-    What differs from region to region by its figures stands there once.
-
-    It has the figures of the longest region, which is mostly the whole, and says of which regions it is.
-    """
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    """Return what a reader must know of energies, with the names of the sensors."""
+    told: dict[str, list[tuple[str, str]]] = {}
     for number, each in sorted(enumerate(regions), key=lambda one: -one[1].seconds):
         for name, energy in each.energies.items():
-            for why in energy.warnings:
-                told = found.setdefault((name, _FIGURES.sub("", why)), [])
-                told.append((each.region.name or f"region {number}", why))
-    said = []
-    for (name, _), told in found.items():
-        where, also = told[0][0], ", ".join(region for region, _ in told[1:])
-        only = f" ({where}{also and f'; as well, with figures of their own: {also}'})" if len(regions) > 1 else ""
-        said.append((name, f"{told[0][1].removeprefix(f'{name}: ')}{only}"))
-    return said
+            where = each.region.name or f"region {number}"
+            told.setdefault(name, []).extend((where, why.removeprefix(f"{name}: ")) for why in energy.warnings)
+    return [(name, text) for name, texts in told.items() for text in of_longest(texts)]
 
 
-_FIGURES = re.compile(r"[-+]?\d[\d.,e+-]*")
 _WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "averaging window", "gain": "gain and offset"}
 
 

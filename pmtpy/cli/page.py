@@ -6,6 +6,7 @@ on a terminal.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +24,8 @@ class Kind(Enum):
     COMMAND = "command"
 
 
+_FIGURES = re.compile(r"[-+]?\d[\d.,e+-]*")
+_NAMED = 6  # regions that a text names; there may be thousands
 _SAID = {"note": Kind.NOTE, "warning": Kind.WARNING}
 
 
@@ -66,6 +69,26 @@ def of_each(told: Iterable[tuple[str, str]]) -> list[str]:
     for who, text in told:
         about.setdefault(text, []).append(who)
     return [f"{', '.join(dict.fromkeys(who))}: {text}" for text, who in about.items()]
+
+
+def of_longest(told: Sequence[tuple[str, str]]) -> list[str]:
+    """Return texts that differ from region to region by no more than their figures once, with those of the longest.
+
+    ``told``: names of regions and texts about them, the longest region first. With several regions each says which.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for where, text in told:
+        found.setdefault(_FIGURES.sub("", text), []).append((where, text))
+    if len({where for where, _ in told}) < 2:
+        return [alike[0][1] for alike in found.values()]
+    return [f"{alike[0][1]} ({_places([where for where, _ in alike])})" for alike in found.values()]
+
+
+def _places(regions: Sequence[str]) -> str:
+    first, *others = dict.fromkeys(regions)
+    if len(others) > _NAMED:
+        others = [*others[:_NAMED], f"{len(others) - _NAMED} more"]
+    return first + (f"; as well, with figures of their own: {', '.join(others)}" if others else "")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

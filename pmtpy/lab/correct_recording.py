@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.energy.estimate import Energy, likely_energy
 from pmtpy.analysis.energy.live import known_responses
@@ -27,13 +29,13 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
-from pmtpy.lab.recorded import AS_SHOWN, late_marks, marked, power_column, read_series
+from pmtpy.lab.recorded import AS_SHOWN, late_marks, power_column, read_series, regions_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
-_MAX_BLOCKS = 20  # blocks of a load; more are taken as one
+_MAX_BLOCKS = 20  # blocks without a name; more are taken as one
 _ANOTHER = 0.005  # share by which no sensor's update period differs from itself: it keeps within 0.1 %
 
 
@@ -44,7 +46,7 @@ class CorrectedEnergy:
     start_s: float  # since the first row
     seconds: float
     energy: Energy
-    name: str = ""  # of a marked region
+    name: str = ""  # of a region
 
 
 def correct_recording(
@@ -57,7 +59,9 @@ def correct_recording(
     load_period_s: tuple[float, float] | None = None,
     report: Callable[[str], None] = _log.warning,
 ) -> list[CorrectedEnergy]:
-    """Correct the energies of a recording: of each marked region or block of the load, or between two times.
+    """Correct the energies of a recording: of each region or block of the load, or between two times.
+
+    Regions are those that markers enclose, and those that the program measured while it was recorded.
 
     Parameters
     ----------
@@ -136,8 +140,8 @@ def correct_recording(
 
 
 def _regions(table: pd.DataFrame) -> list[Span]:
-    """Return what start and end markers enclose, by elapsed times; regions may nest, touch and overlap."""
-    return marked(table, table["elapsed"].to_numpy())
+    """Return what was marked or measured, by elapsed times; regions may nest, touch and overlap."""
+    return regions_of(table, table["elapsed"].to_numpy(np.float64))
 
 
 def _intervals(
@@ -150,17 +154,17 @@ def _intervals(
     """Return regions or blocks of a load, with names; where there are none, all of the recording that is corrected."""
     first, last = extent
     inside = [(float(b.start), float(b.end), b.name) for b in blocks if b.start > first and b.end < last - lead_s]
-    if 0 < len(inside) < len(blocks):
+    if len(inside) < len(blocks):
         report(
             f"note: {len(blocks) - len(inside)} of {len(blocks)} regions or blocks are left out: they begin before "
             f"{path} does, or end less than {duration(lead_s)} before it ends"
         )
-    if len(inside) > _MAX_BLOCKS:
+    if len(inside) > _MAX_BLOCKS and not any(name for *_, name in inside):
         report(f"note: the {len(inside)} blocks of the load are taken as one; --between FROM,TO takes a part of them")
         return [(inside[0][0], max(end for _, end, _ in inside), "")]
     if not inside:
         report(
-            f"note: no marked region and no block of a load lies inside {path}: this is the energy of all of it but "
+            f"note: no region and no block of a load lies inside {path}: this is the energy of all of it but "
             f"{duration(lead_s)} at either end, which needs readings from beyond; --between FROM,TO takes a part"
         )
     return inside or [(first + lead_s, last - lead_s, "")]

@@ -6,11 +6,13 @@ meter taken for a sensor, or stamps for a meter, would only be declined later fo
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +27,7 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
 from pmtpy.io.read.device_trace import KIND as TRACE
+from pmtpy.io.recorded import regions_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,17 +106,51 @@ def times_of(table: pd.DataFrame, *, alone: bool = False) -> str:
 
 
 def marked(table: pd.DataFrame, t_s: Floats) -> list[Span]:
-    """Return what start and end markers enclose, by when they were set where it tells that, else by times of rows."""
-    return paired(_marks(table, t_s))[0]
+    """Return what start and end markers enclose, by when they were set where it tells that, else by times of rows.
+
+    No time passes between two markers of one row, so that nothing can be said of what they enclose.
+    """
+    return [span for span in paired(_marks(table, t_s))[0] if span.end > span.start]
+
+
+def regions_of(table: pd.DataFrame, t_s: Floats) -> list[Span]:
+    """Return what start and end markers enclose, and what the program measured meanwhile as far as there are rows.
+
+    What it measured as well as marked, under one name, is one region: as measured.
+    """
+    if not len(table):
+        return []
+    elapsed = table["elapsed"].to_numpy(np.float64)
+    zero_s = float(table["time"].iloc[0]) - float(elapsed[0])
+    found = regions_in(table.attrs["metadata"], zero_s)
+    inside = [r for r in found if elapsed[0] <= r.start < r.end <= elapsed[-1]]
+    ends = np.interp([at for r in inside for at in (r.start, r.end)], elapsed, t_s).reshape(-1, 2).tolist()
+    measured = [Span(start, end, r.name) for (start, end), r in zip(ends, inside, strict=True)]
+    return sorted([*untold(marked(table, t_s), measured), *measured], key=lambda r: (r.start, -r.end))
+
+
+def untold(spans: Sequence[Span], others: Iterable[Span]) -> list[Span]:
+    """Return the regions that are none of others: these have another name, or were not open in the middle of them."""
+    named: dict[str, list[Span]] = {}
+    for other in sorted(others, key=attrgetter("start")):
+        named.setdefault(other.name, []).append(other)
+
+    def told(span: Span) -> bool:
+        middle, own = (span.start + span.end) / 2.0, named.get(span.name, [])
+        begun = bisect.bisect_right(own, middle, key=attrgetter("start"))
+        return begun > 0 and own[begun - 1].end >= middle
+
+    return [span for span in spans if not told(span)]
 
 
 def late_marks(table: pd.DataFrame) -> str:
     """Say so where regions may be off by more than a little, since their marks stand on rows; empty: they are not."""
     t_s = table["elapsed"].to_numpy(np.float64)
     row_before = dict(zip(t_s[1:].tolist(), t_s[:-1].tolist(), strict=True))
-    marks = [(t, row_before.get(t, t)) for span in marked(table, t_s) for t in (span.start, span.end)]
+    spans, _ = paired(_marks(table, t_s))
+    marks = [(t, row_before.get(t, t)) for span in spans for t in (span.start, span.end)]
     late_s = max((t - before for t, before in marks), default=0.0)
-    shortest_s = min((span.end - span.start for span in marked(table, t_s)), default=0.0)
+    shortest_s = min((span.end - span.start for span in spans), default=0.0)
     if late_s <= _LITTLE * shortest_s:
         return ""
     return (
@@ -215,14 +252,18 @@ def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | N
 def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadIntervals:
     """Read when a load was on: from a load stamp file, or from the start and end markers of any recording.
 
+    Of a recording without markers, from the regions that the program measured meanwhile.
+
     Raises TargetError: it cannot be opened, or has no such markers.
     Raises FileFormatError: it is no recording.
     """
     table = read_file(path, skip_broken=skip_broken, report=report)
-    stamps = marked_load(table)
+    times = times_of(table)
+    t_s = table[times].to_numpy(np.float64)
+    stamps = _one_after_another(marked(table, t_s) or regions_of(table, t_s), absolute=times == "time")
     if stamps is None:
         hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
-        msg = f"{path} has no markers (on/off, start/end) that say when the load was on, one block after the other"
+        msg = f"{path} has no markers (on/off, start/end) or regions, in turn, that say when the load was on"
         raise TargetError(msg + hint)
     late = late_marks(table) if powers_of(table) else ""
     if late:
@@ -236,7 +277,12 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
 def marked_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals | None:
     """Return the blocks of a load that start and end markers enclose, or None; times as of :func:`read_series`."""
     times = times_of(table, alone=alone)
-    edges = [edge for r in marked(table, table[times].to_numpy(np.float64)) for edge in (r.start, r.end)]
+    return _one_after_another(marked(table, table[times].to_numpy(np.float64)), absolute=times == "time")
+
+
+def _one_after_another(spans: Sequence[Span], *, absolute: bool) -> LoadIntervals | None:
+    """Return regions as blocks of a load; None if there are none, or two overlap."""
+    edges = [edge for r in spans for edge in (r.start, r.end)]
     if not edges or any(b <= a for a, b in itertools.pairwise(edges)):
         return None
-    return LoadIntervals.switched(np.array(edges), absolute=times == "time")
+    return LoadIntervals.switched(np.array(edges), absolute=absolute)

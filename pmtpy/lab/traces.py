@@ -17,7 +17,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.lab.recorded import late_marks, marked, one_run, power_column, powers_of, times_of
+from pmtpy.lab.recorded import late_marks, one_run, power_column, powers_of, regions_of, times_of, untold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def side_by_side(
     for thing in things:
         path, channel = split(thing)
         table = read(path)
-        spans = marked(table, table[times_of(table)].to_numpy(np.float64))
+        spans = regions_of(table, table[times_of(table)].to_numpy(np.float64))
         if not powers_of(table):
             if traces:
                 traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
@@ -85,6 +85,8 @@ def side_by_side(
             waiting, spans = [], []
         late.append(late_marks(table))
         tables.append(table)
+    if one_run(tables):  # a region of several sensors stands in the file of each
+        traces = _told_once(traces)
     one = one_run(tables) if one_clock is None else one_clock
     if one and len({times_of(t) for t in tables}) > 1:
         msg = "some of these files tell Unix time and some only time since their start: that is not one clock"
@@ -92,6 +94,15 @@ def side_by_side(
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
     return SideBySide(traces, one, [*warnings, *filter(None, dict.fromkeys(late))])
+
+
+def _told_once(traces: Sequence[Trace]) -> list[Trace]:
+    """Return traces of one clock without regions that one before them has."""
+    found: list[Trace] = []
+    for trace in traces:
+        before = [span for one in found for span in one.regions]
+        found.append(replace(trace, regions=tuple(untold(trace.regions, before))))
+    return found
 
 
 def polls_alone(read: pd.DataFrame) -> bool:

@@ -196,6 +196,24 @@ def test_regions_that_touch_and_nest_have_an_energy_each(recorded: Path, capsys:
     assert "1 of 4 regions or blocks are left out" in capsys.readouterr().err
 
 
+def test_what_the_program_measured_has_an_energy_each(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    starts = 1.0 + 0.7 * np.arange(24)
+    spans = [(round(s * 1e9), round((s + 0.5) * 1e9)) for s in starts.tolist()]
+    facts = {
+        "format": 1,
+        "anchors": {"start": {"monotonic_ns": 0, "unix_ns": 1_700_000_000 * 10**9}},
+        "regions": [{"label": "step", "start_ns": a, "end_ns": b} for a, b in spans],
+    }
+    (recorded / "log.csv.json").write_text(json.dumps(facts))
+    found = energies(recorded, capsys)
+    assert [str(each["region"]) for each in found] == ["step"] * 24
+    ends = np.array(spans, np.float64) / 1e9
+    true = LOAD.joules(ends[:, 1]) - LOAD.joules(ends[:, 0])
+    held = [each["low"] <= joules <= each["high"] for each, joules in zip(found, true, strict=True)]
+    assert sum(held) >= 22
+    assert [each["seconds"] for each in found] == pytest.approx([0.5] * 24, abs=1e-5)
+
+
 def test_marked_regions_that_are_the_work_are_stamps_of_their_own_recording(
     recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,8 +15,17 @@ from pmtpy.emulators.world import make_world
 from pmtpy.io.convert import convert
 from pmtpy.lab import two_clocks
 from pmtpy.lab.procedures import energy_curve
-from pmtpy.lab.recorded import late_marks, marked, marked_load, read_file, read_series
+from pmtpy.lab.recorded import (
+    late_marks,
+    marked,
+    marked_load,
+    read_file,
+    read_series,
+    read_stamps,
+    regions_of,
+)
 from pmtpy.lab.traces import side_by_side
+from pmtpy.regions.region import region
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Gauge
 
@@ -93,6 +102,58 @@ def test_a_stretch_between_marks_of_a_slow_sensor_has_their_own_instants(tmp_pat
         table.attrs["marks"] = []  # as others write it
         assert [(s.start, s.end) for s in marked(table, at)] == [pytest.approx((3.0, 4.0))]
         assert "may have begun or ended up to 1 s earlier" in late_marks(table)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jls"])
+def test_what_a_program_measured_is_a_region_of_each_recording_and_told_once(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip({"parquet": "pyarrow", "jls": "pyjls"}.get(suffix, "pmtpy"))
+    clock = ManualClock()
+    world = make_world("constant:100", clock=clock)
+    sensors = [Sensor(Gauge(world), name, clock, interval_s=1e6) for name in ("gpu", "meter")]
+    files = [str(tmp_path / f"{s.target}.{suffix}") for s in sensors]
+
+    def go_on(seconds: float) -> None:
+        clock.advance(seconds)
+        for sensor in sensors:
+            sensor.read()
+
+    for sensor, file in zip(sensors, files, strict=True):
+        sensor.start_dump(file)
+    go_on(1.0)
+    for seconds in (0.5, 0.75):
+        with region("work", *sensors):
+            sensors[0].mark("work start")
+            clock.advance(seconds)
+            sensors[0].mark("work end")
+        go_on(1.0)
+    sensors[0].mark("other start")
+    go_on(1.0)
+    sensors[0].mark("other end")
+    go_on(1.0)
+    for sensor in sensors:
+        sensor.stop_dump()
+        sensor.close()
+    wanted = [(1.0, 1.5, "work"), (2.5, 3.25, "work")]
+    for file, also in zip(files, ([(4.25, 5.25, "other")], []), strict=True):
+        table = read_file(file)
+        at = table["elapsed"].to_numpy() - table["elapsed"].iloc[0]
+        zero = 1.0 - regions_of(table, at)[0].start  # the first row may be that of the first second
+        found = [(r.start + zero, r.end + zero, r.name) for r in regions_of(table, at)]
+        assert [r[2] for r in found] == [r[2] for r in (*wanted, *also)]
+        np.testing.assert_allclose([r[:2] for r in found], [r[:2] for r in (*wanted, *also)], atol=2e-6)
+        part = read_file(file, (at[-1] - 3.0, None))
+        assert "work" not in [r.name for r in regions_of(part, part["elapsed"].to_numpy())]
+    both = side_by_side(files)
+    assert [[r.name for r in trace.regions] for trace in both.traces] == [["work", "work", "other"], []]
+    assert read_stamps(files[1]).off_s - read_stamps(files[1]).on_s == pytest.approx([0.5, 0.75], abs=2e-6)
+
+
+def test_marks_of_one_row_enclose_nothing_that_could_be_measured_and_the_others_stay(tmp_path: Path) -> None:
+    rows = ["1.0,0.0,,0,10,0", "1.1,0.1,a start;a end;b start,0,10,1", "1.2,0.2,,0,10,2", "1.3,0.3,b end,0,10,3"]
+    (tmp_path / "run.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows, ""]))
+    table = read_file(str(tmp_path / "run.csv"))
+    assert [r.name for r in regions_of(table, table["elapsed"].to_numpy())] == ["b"]
+    assert "up to 100 ms earlier" in late_marks(table)
 
 
 def test_a_recording_that_is_put_on_another_clock_keeps_its_powers(monkeypatch: pytest.MonkeyPatch) -> None:

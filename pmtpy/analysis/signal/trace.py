@@ -108,9 +108,9 @@ class PowerTrace:
         return self.without(rows_s, stayed_out(rows_s, shown_s))
 
     def without(self, rows_s: Floats, unknown: npt.NDArray[np.bool_]) -> PowerTrace:
-        """Return the curve with holes from some of its rows to the next, shape (n - 1,)."""
-        last = np.flatnonzero(unknown)
-        return replace(self, holes_s=np.stack([rows_s[last], rows_s[last + 1]], axis=1))
+        """Return the curve with holes from some of its rows to the next, shape (n - 1,); those that touch are one."""
+        edges = np.diff(np.concatenate([[False], unknown, [False]]).astype(np.int8))
+        return replace(self, holes_s=np.stack([rows_s[edges > 0], rows_s[edges < 0]], axis=1))
 
     def known(self, start_s: Floats, end_s: Floats) -> npt.NDArray[np.bool_]:
         """Whether intervals have no part in a hole."""

@@ -54,6 +54,16 @@ def test_energy_of_samples_is_the_trapezoid_and_survives_a_change_of_clock() -> 
     assert moved.end_s - moved.start_s == pytest.approx(2.5 * 1.001)
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_that_stay_out_twice_running_are_one_hole() -> None:
+    t = np.array([0.0, 1.0, 2.0, 4.0, 6.0, 7.0, 8.0])
+    curve = PowerTrace.from_samples(t, np.full(len(t), 10.0)).without(t, np.diff(t) > 1.5)
+    assert curve.holes_s.tolist() == [[2.0, 6.0]]
+    at = np.array([1.5, 3.0, 4.0, 6.01, 7.9])
+    assert curve.shows(at, 0.1, 0.0).tolist() == [True, False, False, False, True]
+    assert curve.shows(at, 0.0, 0.02).tolist() == [True, False, False, False, True]
+
+
 def test_a_reference_without_order_or_length_is_declined() -> None:
     with pytest.raises(DeclinedError, match="2 samples of a reference in order of time are too few"):
         PowerTrace.from_samples(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
