@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pmtpy.errors import BackendUnavailableError
 
+_SEVERAL = 2
 
 def number_among(uuids: Sequence[str], device: str | None, serial: str) -> int:
     """Return the number of a GPU as a library counts, by its UUID; where that does not tell, by the number asked for.
@@ -27,7 +28,8 @@ def number_among(uuids: Sequence[str], device: str | None, serial: str) -> int:
     known = [_digits(uuid) for uuid in uuids]
     if known.count(_digits(serial)) == 1:
         return known.index(_digits(serial))
-    if device is None or device.isdigit():
+    # Of a part of a GPU (MIG) CUDA shows one alone, with a UUID of its own.
+    if (device is None or device.isdigit()) and (len(known) < _SEVERAL or not all(known)):
         return int(device or 0)
     if known == [""]:
         return 0

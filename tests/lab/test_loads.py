@@ -30,7 +30,8 @@ _SERIAL = "GPU-0b000000-0000-0000-0000-000000000002"
     [
         (_UUIDS, "GPU-0b", _SERIAL, 1),
         (_UUIDS, "0", _SERIAL, 1),  # the number counts by PCI address, the library the fastest first
-        (_UUIDS, None, "GPU-of-nobody", 0),  # a part of a GPU (MIG) has a UUID of its own
+        ((_UUIDS[0],), None, "GPU-of-nobody", 0),  # a part of a GPU (MIG) has a UUID of its own, and is alone
+        (_UUIDS, "1", "GPU-of-nobody", None),
         (("", ""), "1", _SERIAL, 1),
         (("",), "0000:3b:00.0", _SERIAL, 0),
         (_UUIDS, "GPU-0c", "GPU-0c", None),
