@@ -8,6 +8,7 @@ from pmtpy.errors import BackendUnavailableError
 
 _SEVERAL = 2
 
+
 def number_among(uuids: Sequence[str], device: str | None, serial: str) -> int:
     """Return the number of a GPU as a library counts, by its UUID; where that does not tell, by the number asked for.
 
