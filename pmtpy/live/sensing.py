@@ -12,12 +12,12 @@ from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.io.columns import column_names, columns
+from pmtpy.io.uncovered import Uncovered
 from pmtpy.io.write.base import Header, metadata
 from pmtpy.live._grown import Grown, Rows
 from pmtpy.live._roomy import free_bytes
-from pmtpy.live._uncovered import Uncovered
 from pmtpy.live.tracks import Line, powers_of
-from pmtpy.plotting.decimate import Envelope
+from pmtpy.plotting.decimate import Envelope, interrupted
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 if TYPE_CHECKING:
@@ -125,8 +125,12 @@ class LiveTrack:
         return self._grown.rows_from
 
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
-        """Return a line between two instants."""
-        return self._grown.draw(line, start, stop, slices)
+        """Return a line between two instants, interrupted where nothing is known."""
+        curve = self._grown.draw(line, start, stop, slices)
+        powers = powers_of(self)
+        if line not in powers:
+            return curve
+        return interrupted(curve, *self._uncovered.unknown(powers.index(line), start, stop))
 
     def marks(self, start: float, stop: float) -> list[tuple[float, str]]:
         """Return the labels between two instants."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,13 @@ from pmtpy.core.closing import Closing
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
-from pmtpy.io import recorded
-from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
-from pmtpy.io.recorded import UncoveredTime, regions_in
+from pmtpy.io.recorded import regions_in
+from pmtpy.io.uncovered import Uncovered, UncoveredRows
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
-from pmtpy.live._uncovered import Uncovered
 from pmtpy.live.tracks import CONTEXT_ROWS, Line, layout_of, lines_of
-from pmtpy.plotting.decimate import Envelope, envelope
+from pmtpy.plotting.decimate import Envelope, envelope, interrupted
 from pmtpy.plotting.slices import Slicer
 
 if TYPE_CHECKING:
@@ -85,8 +83,7 @@ class StoredTrack:
             msg = f"{recording.path} holds nothing that can be drawn: no watts, volts, amperes, C or Hz"
             raise FileFormatError(msg)
         slicer, self.start_unix_s = Slicer(most_gaps=None), math.nan
-        meaning = recorded.layout_of(recording.names, recording.facts, recording.joules).layout
-        rule = UncoveredTime.of(meaning, thinned=downsampled(recording.facts or {}))
+        rule = UncoveredRows(recording.names, recording.facts, recording.joules, named)
         self._uncovered = Uncovered(len(named))
         with contextlib.ExitStack() as files:
             kept = {n: files.enter_context(Column()) for n in ("elapsed", "lost", *numbers)}
@@ -103,9 +100,7 @@ class StoredTrack:
                 )
                 slicer.add(t, values, joules, found["lost"], block.labels)
                 if len(t):
-                    watts, counted = (_of_powers(meaning, found, unit) for unit in "WJ")
-                    hidden = rule.add(np.rint(t * 1e9).astype(np.int64), watts, counted, found["lost"]) / 1e9
-                    self._uncovered.add(t, hidden[:, [meaning.names.index(n) for n in named]], joules)
+                    self._uncovered.add(t, rule.seconds(found), joules)
             arrays = {n: column.array() for n, column in kept.items()}
         self._arrays, self._t = arrays, arrays["elapsed"]
         self._own_unix_s = self.start_unix_s  # wherever it is shown, its rows go by its own clock, as its facts do
@@ -156,7 +151,13 @@ class StoredTrack:
         return slice(max(0, int(a) - beside), int(b) + beside)
 
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
-        """Return a line between two instants."""
+        """Return a line between two instants, interrupted where nothing is known."""
+        curve = self._curve(line, start, stop, slices)
+        if line >= len(self._joules):
+            return curve
+        return interrupted(curve, *self._uncovered.unknown(line, start, stop))
+
+    def _curve(self, line: int, start: float, stop: float, slices: int) -> Envelope:
         if self._slices is not None:
             a, b = np.searchsorted(self._slices.last, [start, stop])
             wide = slice(max(0, int(a) - 1), int(b) + 1)
@@ -227,9 +228,3 @@ class StoredTrack:
         fixed = {"time": t + self._own_unix_s, "elapsed": t, "marker": marker, "lost": lost}
         made: pd.DataFrame = pd.DataFrame(fixed | columns)
         return made
-
-
-def _of_powers(layout: Layout, columns: Mapping[str, Any], unit: str) -> Floats:
-    """Return the watts or the joules of the powers of a layout, shape (n, k); NaN where there is no such column."""
-    nothing = np.full(len(columns["elapsed"]), np.nan)
-    return np.column_stack([columns.get(f"{name}_{unit}", nothing) for name in layout.names])

@@ -25,7 +25,7 @@ from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
 from pmtpy.io.recorded import UncoveredTime, aged_of, regions_in, time_u_of
 from pmtpy.live._grown import Rows
 from pmtpy.live._unknown import unknown_stretches
-from pmtpy.plotting.decimate import Envelope
+from pmtpy.plotting.decimate import Envelope, interrupted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,9 +231,19 @@ class JlsTrack:
         return max(0, a - beside), min(self._file.length, b + beside)
 
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
-        """Return a line between two instants: samples where they fit, else from the pyramid."""
+        """Return a line between two instants, interrupted where nothing is known.
+
+        Of samples where they fit, else from the pyramid.
+        """
         if self._changed():
             return Envelope(*(np.empty(0) for _ in range(4)))
+        curve = self._curve(line, start, stop, slices)
+        powers = powers_of(self)
+        if line not in powers or not len(found := self._without()[powers.index(line)]):
+            return curve
+        return interrupted(curve, *found.T)
+
+    def _curve(self, line: int, start: float, stop: float, slices: int) -> Envelope:
         first, last = self._range(start, stop)
         if last - first <= 2 * slices:
             values = self._file.samples(self._column(line), first, last) if last > first else np.empty(0)

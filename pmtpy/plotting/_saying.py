@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 6  # more in one panel cannot be told apart
 
 
+_SEEN = 5e-5  # share of the time without a known energy from which on a mean of four digits is another
 _WHOLE_SECONDS_FROM_S = 1e4  # from here on, whole seconds are enough, and powers of ten are not read
 
 
@@ -97,10 +98,10 @@ def title(name: str, shown: Overview, only: str = "") -> str:
             if seconds >= _WHOLE_SECONDS_FROM_S
             else f"\n{whole}{si(joules)}J in {seconds:.4g} s"
         )
-        uncovered = attrs.get("uncovered_s")
-        if uncovered:
+        uncovered = shown.uncovered_s
+        if uncovered is not None and uncovered > _SEEN * seconds:
             text += f", {uncovered:.3g} s of them not covered"
-        elif not shown.lost:  # else nobody knows here for how long the energy stands
+        elif uncovered is not None or not shown.lost:  # else nobody knows here for how long the energy stands
             text += f", mean {si(joules / seconds)}W"
     return text
 

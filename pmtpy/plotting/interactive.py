@@ -271,21 +271,22 @@ class _Drawing:
         return drawn
 
     def _curve(self, drawn: Any, line: str, colour: str) -> None:
-        """Add a band and a line, interrupted where rows were lost."""
+        """Add a band and a line, interrupted where rows were lost, or nothing is known of the power."""
         from bokeh.models import ColumnDataSource
 
         data = self._source.data
-        curve = self._broken(
-            np.asarray(data["t"]), *(np.asarray(data[k]) for k in (line, f"{line} low", f"{line} high"))
-        )
+        spans = [(a, b) for a, b, _ in self._shown.gaps]
+        spans += zip(*self._shown.unknown.get(line.removesuffix("_W"), ((), ())), strict=True)
+        values = [np.asarray(data[k]) for k in (line, f"{line} low", f"{line} high")]
+        curve = self._broken(spans, np.asarray(data["t"]), *values)
         source = ColumnDataSource(dict(zip(("t", "mean", "low", "high"), curve, strict=True)))
         if len(self._slices) < self._shown.rows:
             drawn.varea("t", "low", "high", source=source, fill_color=colour, fill_alpha=0.25)
         drawn.line("t", "mean", source=source, line_color=colour, line_width=1.3, legend_label=line.rpartition("_")[0])
 
-    def _broken(self, t: Floats, *values: Floats) -> list[Floats]:
-        at = np.searchsorted(t, [(a + b) / 2 + self._by for a, b, _ in self._shown.gaps])
-        middle = [(a + b) / 2 + self._by for a, b, _ in self._shown.gaps]
+    def _broken(self, spans: Sequence[tuple[float, float]], t: Floats, *values: Floats) -> list[Floats]:
+        middle = [(a + b) / 2 + self._by for a, b in spans]
+        at = np.searchsorted(t, middle)
         inside = [(i, m) for i, m in zip(at.tolist(), middle, strict=True) if 0 < i < len(t)]
         where = [i for i, _ in inside]
         return [np.insert(t, where, [m for _, m in inside]), *(np.insert(v, where, np.nan) for v in values)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile, Statistics
 from pmtpy.io.read.blocks import OpenRecording, jls_samples, open_blocks
 from pmtpy.io.recorded import regions_in
-from pmtpy.plotting.slices import Slicer, Slices
+from pmtpy.io.uncovered import Uncovered, UncoveredRows
+from pmtpy.plotting.slices import MAX_SLICES, Slicer, Slices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,9 @@ class Overview:
     gaps: Sequence[tuple[float, float, int]]  # (start, end, rows lost)
     rows: int
     lost: int
+    # by power: the stretches of which nothing is known, lost rows or not (starts, ends; the longest, if there are many)
+    unknown: Mapping[str, tuple[Floats, Floats]]
+    uncovered_s: float | None  # for how long no energy of the total is known, seconds; None: nobody counted it
 
     @property
     def joules(self) -> float:
@@ -76,6 +80,42 @@ class Overview:
         return float(self.slices.total[:, i].sum()) / known if known else math.nan
 
 
+class _Unknown:
+    """Collects where nothing is known of the powers of a recording, while its rows are read."""
+
+    def __init__(self, rule: UncoveredRows, powers: Sequence[str]) -> None:
+        self._rule, self.powers = rule, powers
+        self._stretches = [(np.empty(0), np.empty(0)) for _ in powers]
+        self._newest: tuple[Floats, Floats, Floats] | None = None  # of the last row: its time, unknown time, energies
+        self._seconds = np.zeros(len(powers))
+
+    def add(self, columns: Mapping[str, Any], joules: Floats) -> None:
+        """Take the next rows."""
+        t = columns["elapsed"]
+        if not (len(t) and self.powers):
+            return
+        self._seconds = self._rule.seconds(columns)
+        rows = t, self._seconds, joules
+        part = Uncovered(len(self.powers))
+        part.add(*(rows if self._newest is None else [np.concatenate(p) for p in zip(self._newest, rows, strict=True)]))
+        self._newest = t[-1:], self._seconds[-1:], joules[-1:]
+        self._seconds = self._seconds[-1]
+        for i, have in enumerate(self._stretches):
+            starts, ends = (np.concatenate(p) for p in zip(have, part.unknown(i), strict=True))
+            if len(starts) > MAX_SLICES:
+                longest = np.sort(np.argsort(starts - ends)[: MAX_SLICES // 2])
+                starts, ends = starts[longest], ends[longest]
+            self._stretches[i] = starts, ends
+
+    def found(self) -> dict[str, tuple[Floats, Floats]]:
+        """Return the stretches by power."""
+        return dict(zip(self.powers, self._stretches, strict=True))
+
+    def of_total(self) -> float | None:
+        """Return the seconds of which no energy of the total is known; None where there is none."""
+        return float(self._seconds[self.powers.index(TOTAL)]) if TOTAL in self.powers else None
+
+
 def _wanted(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the columns to draw, and the powers that have an energy."""
     drawn = [n for n in names if n.rpartition("_")[2] in _UNITS and "_" in n]
@@ -92,9 +132,16 @@ def of_table(table: pd.DataFrame, most: int | None = None) -> Overview:
     t = table["elapsed"].to_numpy(np.float64)
     values = table[drawn].to_numpy(np.float64).reshape(len(t), len(drawn))
     joules = table[[f"{n}_J" for n in energies]].to_numpy(np.float64).reshape(len(t), len(energies))
-    slicer.add(t, values, joules, table["lost"].to_numpy(np.int64), labels)
+    lost = table["lost"].to_numpy(np.int64)
+    slicer.add(t, values, joules, lost, labels)
     unix = float(table["time"].iloc[0]) - t[0] if len(t) else math.nan
-    return _finished(slicer, {str(k): v for k, v in table.attrs.items()}, drawn, energies, unix)
+    facts = {str(k): v for k, v in table.attrs.items()}
+    names = [str(n) for n in table.columns if n != "marker"]
+    unknown = _Unknown(UncoveredRows(names, facts.get("metadata"), str(facts.get("joules")), energies), energies)
+    parts = [(drawn, values), ([f"{n}_J" for n in energies], joules)]
+    columns = {name: found[:, i] for names, found in parts for i, name in enumerate(names)}
+    unknown.add(columns | {"elapsed": t, "lost": lost}, joules)
+    return _finished(slicer, facts, drawn, unix, unknown)
 
 
 def of_file(
@@ -121,6 +168,8 @@ def of_file(
 def _of_blocks(recording: OpenRecording, most: int | None) -> Overview:
     drawn, energies = _wanted(recording.names)
     slicer, unix = Slicer() if most is None else Slicer(most), math.nan
+    rule = UncoveredRows(recording.names, recording.facts, recording.joules, energies)
+    unknown = _Unknown(rule, energies)
     for block in recording.blocks:
         found, t = block.columns, block.columns["elapsed"]
         if len(t) and math.isnan(unix):
@@ -130,7 +179,8 @@ def _of_blocks(recording: OpenRecording, most: int | None) -> Overview:
             for names in (drawn, [f"{n}_J" for n in energies])
         )
         slicer.add(t, values, joules, found["lost"], block.labels)
-    return _finished(slicer, recording.attrs(int(slicer.rows)), drawn, energies, unix)
+        unknown.add(found, joules)
+    return _finished(slicer, recording.attrs(int(slicer.rows)), drawn, unix, unknown)
 
 
 def _of_jls(recording: OpenRecording, file: JlsFile, most: int | None) -> Overview:
@@ -176,7 +226,21 @@ def _of_jls(recording: OpenRecording, file: JlsFile, most: int | None) -> Overvi
         gaps,
         int((recording.part.whole and file.facts.get("rows")) or end - begin - missing.sum()),
         int(lost.sum()),
+        _of_pyramid(energies, [mean[:, drawn.index(f"{n}_W")] for n in energies], made, seconds(first)),
+        recording.facts.get("uncovered_s") if recording.facts else None,
     )
+
+
+def _of_pyramid(
+    energies: Sequence[str], means: Sequence[Floats], made: Slices, starts: Floats
+) -> dict[str, tuple[Floats, Floats]]:
+    """Return the slices of each power that hold no value, and over which its energy does not rise."""
+    found = {}
+    for i, (name, mean) in enumerate(zip(energies, means, strict=True)):
+        still = np.diff(made.joules[:, i], prepend=np.nan) == 0.0
+        at = np.flatnonzero(~np.isfinite(mean) & still)
+        found[name] = starts[at], made.last[at]
+    return found
 
 
 def _stretches(file: JlsFile, name: str, firsts: range, end: int) -> Statistics:
@@ -194,8 +258,8 @@ def _seconds(file: JlsFile, ids: Ints) -> Callable[[Any], Floats]:
     return lambda wanted: np.asarray(np.interp(wanted, ids, known))
 
 
-def _finished(slicer: Slicer, facts: dict[str, Any], drawn: list[str], energies: list[str], unix: float) -> Overview:
-    made = slicer.slices()
+def _finished(slicer: Slicer, facts: dict[str, Any], drawn: list[str], unix: float, unknown: _Unknown) -> Overview:
+    made, energies = slicer.slices(), unknown.powers
     if made is None:
         nothing = np.empty((0, len(drawn)))
         made = Slices.of_rows(np.empty(0), nothing, np.empty((0, len(energies))), np.empty(0, np.int64))
@@ -212,4 +276,6 @@ def _finished(slicer: Slicer, facts: dict[str, Any], drawn: list[str], energies:
         slicer.gaps,
         int(made.rows.sum()),
         int(made.lost.sum()),
+        unknown.found(),
+        unknown.of_total(),
     )

@@ -185,6 +185,8 @@ def _line(label: str, shown: Overview, by: float, said: Mapping[str, Mapping[str
     """Return a curve, and what the file says of its channel; of a total what its parts make, by their mean powers."""
     parts = [c for c in said.values() if c.get("in_total")] if label == TOTAL else [said.get(label, {})]
     curve = shown.slices.curve(shown.columns.index(f"{label}_W"), _SLICES)
+    if label in shown.unknown:
+        curve = interrupted(curve, *shown.unknown[label])
     curve = Envelope(curve.t + by, curve.low, curve.mean, curve.high)
     means = are_means(label, shown.facts.get("metadata") or {})
     gains = [float(c.get("gain_u") or 0.0) for c in parts]

@@ -13,6 +13,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Block
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import convert
@@ -23,6 +24,7 @@ from pmtpy.live.desk import Desk
 from pmtpy.live.sensing import LiveTrack
 from pmtpy.live.stored import StoredTrack
 from pmtpy.live.tracks import JlsTrack, Track, layout_of, select
+from pmtpy.plotting.decimate import Envelope
 from pmtpy.plotting.overview import of_file
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Stream
@@ -281,6 +283,40 @@ def test_powers_beyond_the_range_are_not_covered_though_no_row_is_lost(tmp_path:
         assert (1.0 - found.coverage) * (stop - start) == pytest.approx(out_s, abs=0.03)
         assert found.joules == pytest.approx(80.0 * (stop - start - out_s), abs=2.5)
         assert found.watts == pytest.approx(80.0, rel=0.02) or (out_s == stop - start and np.isnan(found.watts))
+    for slices in (200, 100_000):  # of the whole, and single rows
+        _is_interrupted(track.draw(0, 0.0, 60.0, slices), 20.0, 25.0)
+
+
+def _is_interrupted(curve: Envelope, start: float, stop: float) -> None:
+    inside = (curve.t > start) & (curve.t < stop)
+    assert np.isnan(curve.mean[inside]).any()  # else a line leads across
+    assert np.isfinite(curve.mean[(curve.t < start) | (curve.t > stop)]).sum() > 100
+
+
+def test_no_line_leads_across_time_without_a_row(tmp_path: Path) -> None:
+    rows = [f"{1.7e9 + k / 10:.6f},{k / 10:.6f},,0,50" for k in range(201) if not 80 < k < 140]
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W", *rows]) + "\n")
+    track = StoredTrack.of_file("a", tmp_path / "a.csv")
+    _is_interrupted(track.draw(0, 0.0, 20.0, 400), 8.0, 14.0)
+    (found,) = select(track, 0.0, 20.0).powers
+    assert found.coverage == pytest.approx(0.7)
+
+
+def test_a_live_curve_is_interrupted_where_a_power_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _fed() as (live, clock, source):
+        begin_ns, whole = source.sent_ns + 200_000_000, source.read
+
+        def read() -> Block:
+            block = whole()
+            block.raw[(block.t_ns > begin_ns) & (block.t_ns < begin_ns + 500_000_000)] = np.nan
+            return block
+
+        monkeypatch.setattr(source, "read", read)
+        for _ in range(20):
+            clock.advance(0.05)
+            live.take()
+        stop = live.span[1]
+        _is_interrupted(live.draw(0, stop - 2.0, stop, 5000), stop - 0.8, stop - 0.3)
 
 
 def test_rows_that_the_history_has_dropped_are_a_gap_in_the_picture() -> None:

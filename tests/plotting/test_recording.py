@@ -16,6 +16,9 @@ from matplotlib.text import Annotation
 
 from pmtpy.cli import main
 from pmtpy.errors import BackendUnavailableError, SinkError, TargetError
+from pmtpy.io.convert import convert
+from pmtpy.io.read import load
+from pmtpy.plotting.overview import of_file
 from pmtpy.plotting.recording import _alone, _figure, plot
 from pmtpy.plotting.style import DARK
 
@@ -120,6 +123,33 @@ def test_no_line_crosses_what_was_lost() -> None:
     x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
     assert np.isnan(y[(x > table["elapsed"][74]) & (x < table["elapsed"][75])]).all()
     assert np.isnan(y).sum() == 1
+
+
+def test_a_long_recording_is_interrupted_where_its_samples_have_no_value(tmp_path: Path) -> None:
+    pytest.importorskip("pyjls")
+    t = np.arange(60_001) / 1000.0
+    out = (t > 20.0) & (t < 25.0)
+    joules = np.append(0.0, np.cumsum(np.where(out[1:] | out[:-1], 0.0, 0.08)))
+    rows = {"time": UNIX + t, "elapsed": t, "marker": "", "lost": 0, "total_W": np.where(out, np.nan, 80.0)}
+    pd.DataFrame(rows | {"total_J": joules}).to_csv(tmp_path / "a.csv", index=False)
+    convert(tmp_path / "a.csv", tmp_path / "a.jls")
+    (line,) = _figure({"a": of_file(tmp_path / "a.jls")}, overlay=False, channels=None).axes[0].lines
+    x, y = (np.asarray(values, float) for values in line.get_data())
+    assert np.isnan(y[(x > 20.1) & (x < 24.9)]).any()
+    assert np.isfinite(y).sum() > 1000
+
+
+@pytest.mark.parametrize("hole", ["rows without a value", "no rows", "a table in memory"])
+def test_no_line_crosses_what_is_not_known_and_no_mean_counts_it(tmp_path: Path, hole: str) -> None:
+    out, rows = range(401, 600), [(k, f"{UNIX + k / 100:.6f},{k / 100:.6f},,0") for k in range(1001)]
+    lines = [f"{row},{'' if k in out else 10.0}" for k, row in rows if hole != "no rows" or k not in out]
+    path = tmp_path / "hole.csv"
+    path.write_text("\n".join(["time,elapsed,marker,lost,total_W", *lines]) + "\n", encoding="utf-8")
+    figure = _figure({"hole": load(path) if "table" in hole else of_file(path)}, overlay=False, channels=None)
+    x, y = (np.asarray(values, float) for values in figure.axes[0].lines[0].get_data())
+    assert np.isnan(y[(x > 4.0) & (x < 6.0)]).any()
+    assert np.isfinite(y).sum() > 700
+    assert "80 J in 10 s, 2 s of them not covered" in _texts(figure)
 
 
 def test_recordings_that_overlap_share_a_clock_and_others_start_at_zero() -> None:
