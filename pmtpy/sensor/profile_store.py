@@ -37,13 +37,20 @@ def save(profile: Profile) -> tuple[str, Profile | None]:
 
     One whose gain was not measured takes the place of none whose was, while that is of use.
 
-    Raises CalibrationError: it is not of one device that can be known again, or would take such a place.
+    Raises CalibrationError: it corrects nothing, is not of one device that can be known again, or would take such a
+    place.
     Raises SinkError: the file cannot be written.
     """
     device = profile.device
     if device.virtual or not device.serial:
         why = "a virtual device" if device.virtual else f"{device.backend} {device.model}, which has no serial number"
         msg = f"the profile is of {why}: it cannot be found again by the device; keep it in a file of its own"
+        raise CalibrationError(msg)
+    if profile.as_shown and not profile.response.shaped:
+        msg = (
+            "neither gain nor kernel were found, so it would correct nothing: see that the load runs on the device "
+            "that is measured, and give more of it (--duration)"
+        )
         raise CalibrationError(msg)
     parts = (device.backend, device.model, device.serial, profile.channel)
     name = "_".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part) for part in parts) + ".json"

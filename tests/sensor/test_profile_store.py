@@ -27,10 +27,16 @@ from tests.support.worlds import WalkingClock
 
 _CARD = Identity("nvml", "NVIDIA X", "GPU-1", "570.1")
 _CHANNELS = (Channel("gpu.instant", Quantity.POWER, domain="gpu/1"),)
+_KERNEL = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001))
 
 
 def _profile(device: Identity = _CARD, channel: str = "gpu.instant", gain: float = 0.9) -> Profile:
     return Profile(device, channel, Affine(Number(gain, 0.01)), 10.0, 500.0, provenance=(("by", "a test"),))
+
+
+def _in_time(device: Identity = _CARD) -> Profile:
+    """One of which the gain was not measured, but the kernel."""
+    return replace(_profile(device, gain=1.0), response=_KERNEL)
 
 
 @pytest.fixture
@@ -82,26 +88,33 @@ def test_profiles_of_one_channel_that_differ_are_not_chosen_from(store: Path) ->
 def test_a_profile_without_a_measured_gain_takes_the_place_of_none_that_has_one(store: Path) -> None:
     path, _ = profile_store.save(_profile())
     with pytest.raises(CalibrationError, match=r"gain 0\.9 \+- 0\.01.*beside a meter \(--meter\)"):
-        profile_store.save(_profile(gain=1.0))
+        profile_store.save(_in_time())
     assert [p.digest for p in profile_store.find(_CARD, _CHANNELS)[0]] == [_profile().digest]
     later = replace(_CARD, version="580.2")  # the driver's other branch does not take the one that is kept
-    profile_store.save(_profile(later, gain=1.0))
-    profile_store.save(replace(_profile(later, gain=1.0), low=20.0))
+    profile_store.save(_in_time(later))
+    profile_store.save(replace(_in_time(later), low=20.0))
     Path(path).write_text("spoilt", encoding="utf-8")
-    profile_store.save(_profile(gain=1.0))
+    profile_store.save(_in_time())
 
 
 def test_a_profile_that_corrects_nothing_is_not_said_to_correct(store: Path) -> None:
-    kernel = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001))
-    for response, said in ((kernel, "the gain is as shown"), (UNKNOWN, "nothing is corrected by")):
+    place = Path(profile_store.save(_in_time())[0])
+    for response, said in ((_KERNEL, "the gain is as shown"), (UNKNOWN, "nothing is corrected by")):
         profile = replace(_profile(gain=1.0), response=response)
-        profile_store.save(profile)
+        place.write_text(profile.to_json(), encoding="utf-8")
         (note,) = profile_store.find(_CARD, _CHANNELS)[1]
         assert said in note
         assert not note.startswith("gpu.instant: corrected")
         (channel,) = Calibration({"gpu.instant": profile}).channels(_CHANNELS)
         assert applied_to(channel.reference) == ""
     assert applied_to(_profile().calibrated(_CHANNELS[0]).reference) == _profile().digest
+
+
+def test_a_profile_that_would_correct_nothing_takes_no_place(store: Path) -> None:
+    profile_store.save(_in_time())
+    with pytest.raises(CalibrationError, match="neither gain nor kernel were found"):
+        profile_store.save(_profile(gain=1.0))
+    assert [p.digest for p in profile_store.find(_CARD, _CHANNELS)[0]] == [_in_time().digest]
 
 
 def test_a_virtual_device_and_one_without_serial_are_not_stored(store: Path) -> None:
@@ -122,7 +135,7 @@ def test_an_opened_card_is_corrected_by_its_stored_profile_which_every_result_sa
         assert channel.gain_u == pytest.approx(0.032, abs=0.001)
         clock.advance(1.0)
         shown = sensor.read().watts[1]
-    profile_store.save(_profile(identity, gain=1.0))
+    profile_store.save(_in_time(identity))
     with create("nvml:0", **given) as sensor:  # one that corrects no gain
         assert any(note.startswith("gpu.instant: not calibrated; 5 cards") for note in sensor.identity.notes)
     profile_store.save(_profile(identity, gain=0.5))
@@ -148,9 +161,8 @@ def test_a_calibration_that_needs_scipy_says_so_when_the_sensor_is_opened(
     with create("nvml:virtual", **given) as sensor:
         identity = sensor.identity
     profile, file = _profile(identity), tmp_path / "own.json"
-    kernel = Response.stated("boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001))
     monkeypatch.setitem(sys.modules, "scipy", None)
-    for response, fails in ((kernel, True), (UNKNOWN, False)):
+    for response, fails in ((_KERNEL, True), (UNKNOWN, False)):
         file.write_text(replace(profile, response=response).to_json(), encoding="utf-8")
         with contextlib.ExitStack() as stack:
             if fails:
