@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 KIND = "PyTorch trace"
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})  # also of HIP
+# What of CUDA and HIP starts kernels. All kernels of a CUDA graph have the correlation of its launch (CUPTI); of a HIP
+# graph that is not known.
+_LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|^cudaGraphLaunch")
 _COST = 20  # bytes of memory per byte of the text, once it is objects
 _FIRST_UNIX_US, _LAST_UNIX_US = 1e15, 3e15  # 2001 and 2065: times before or after are not those of a wall clock
 # Shorter rests are those between one kernel and the next. No sensor resolves them (the shortest window of any GPU's is
@@ -63,7 +67,7 @@ def work_of(document: Mapping[str, Any], device: int | None = None) -> DeviceWor
     whole = [e for e in (events if isinstance(events, list) else []) if isinstance(e, dict) and e.get("ph") == "X"]
     spans = [e for e in whole if e.get("cat") == "Trace"]
     work = [e for e in whole if e.get("cat") in _WORK]
-    launches = [e for e in whole if e.get("cat") in _LAUNCHES and "LaunchKernel" in str(e.get("name"))]
+    launches = [e for e in whole if e.get("cat") in _LAUNCHES and _LAUNCH.search(str(e.get("name")))]
     launched = {known: _us(e) for e in launches if (known := _correlation(e)) is not None}
     ran = frozenset(map(_correlation, work))
     devices = sorted({_device(e) for e in work})

@@ -46,12 +46,9 @@ def document(*events: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def launched(*times: tuple[float, float | None]) -> dict[str, Any]:
+def launched(*times: tuple[float, float | None], by: str = "cudaLaunchKernel") -> dict[str, Any]:
     """Make a trace of kernels by when they were launched, and when they began, if they have a record."""
-    calls = [
-        {**event("cuda_runtime", at, 0.01, correlation=1 + i), "name": "cudaLaunchKernel"}
-        for i, (at, _) in enumerate(times)
-    ]
+    calls = [{**event("cuda_runtime", at, 0.01, correlation=1 + i), "name": by} for i, (at, _) in enumerate(times)]
     ran = [event("kernel", at, 1.0, correlation=1 + i) for i, (_, at) in enumerate(times) if at is not None]
     return document(*calls, *ran)
 
@@ -119,6 +116,8 @@ def test_one_of_several_devices_must_be_named(tmp_path: Path) -> None:
         (document(event("kernel", 1.0, 1.0), event("Trace", 200.0, 5.0)), "profiled several times"),
         (launched((10.0, 7.5), (20.0, 20.2)), r"begin up to 2.5 ms before they were launched"),
         (launched((10.0, 10.1), (20.0, None), (30.0, 30.1)), r"of 3 kernels that were launched 1 are not in it"),
+        (launched((10.0, 10.1), (20.0, None), by="cudaGraphLaunch"), r"of 2 kernels that were launched 1"),
+        (launched((10.0, 10.1), (20.0, None), by="cuLaunchCooperativeKernel"), r"of 2 kernels that were launched 1"),
     ],
 )
 def test_what_cannot_be_laid_beside_a_sensor_is_refused(tmp_path: Path, trace: object, why: str) -> None:
