@@ -58,7 +58,7 @@ start for which energy is known. Grey: the sensor is lost; it comes back by itse
 
 
 class Lines(ScrollView):
-    """Lines of text that scroll; only those that changed are drawn."""
+    """Lines of text that scroll below the first, which names the columns; only those that changed are drawn."""
 
     def __init__(self) -> None:
         super().__init__(id="powers")
@@ -74,13 +74,21 @@ class Lines(ScrollView):
             self.refresh()
             return
         top = self.scroll_offset.y
-        changed = [i - top for i, (a, b) in enumerate(zip(old, lines, strict=True)) if a != b]
+        changed = [i and i - top for i, (a, b) in enumerate(zip(old, lines, strict=True)) if a != b]
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed if 0 <= y < self.size.height))
 
+    def action_page_down(self) -> None:
+        """Go on by as many lines as there are below the first."""
+        self.scroll_relative(y=max(1, self.size.height - 1))
+
+    def action_page_up(self) -> None:
+        """Go back by as many."""
+        self.scroll_relative(y=-max(1, self.size.height - 1))
+
     def render_line(self, y: int) -> Strip:
         """Return one line as Textual draws it."""
-        i = y + self.scroll_offset.y
+        i = y and y + self.scroll_offset.y
         width = self.scrollable_content_region.width
         if i >= len(self.lines):
             return Strip.blank(width, _EMPTY)
@@ -136,8 +144,8 @@ class TopApp(App[int]):
     CSS = """
     #head {height: 1; text-style: bold;}
     #powers {overflow-x: hidden;}
-    #notes {height: auto; max-height: 6; color: $text-muted;}
-    #said {height: auto; max-height: 3; color: $warning;}
+    #notes {height: auto; max-height: 25%; color: $text-muted;}
+    #said {height: auto; max-height: 25%; color: $warning;}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "end", "quit"),

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.live.recording import Recorder
 from pmtpy.live.watch import Watch
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 pytest.importorskip("textual", reason="needs the extra live: pip install 'pmtpy[live]'")
 
@@ -90,6 +91,27 @@ def test_it_shows_every_sensor_with_its_parts_and_why_there_is_no_total(sensors:
         await pilot.press("q")
 
     assert _drive(sensors, tmp_path, steps).return_value == 0
+
+
+def test_on_a_small_screen_notes_leave_half_of_it_to_the_powers_below_the_names_of_their_columns(
+    tmp_path: Path,
+) -> None:
+    async def steps(app: TopApp, pilot: Pilot[int]) -> None:
+        powers, notes = app.query_one(Lines), app.query_one("#notes")
+        await _until(pilot, lambda: app.query_one("#notes").size.height)
+        assert notes.size.height <= 3
+        assert powers.size.height >= 6
+        assert powers.render_line(0).text.startswith("sensor")
+        powers.scroll_end(animate=False)
+        await _until(pilot, lambda: powers.scroll_offset.y)
+        assert powers.render_line(0).text.startswith("sensor")
+        last = powers.lines[-1].text
+        assert powers.render_line(powers.size.height - 1).text.rstrip() == last.rstrip()
+
+    with pmt.create("rapl", "virtual") as rapl, pmt.create("nvml", "virtual") as gpu:
+        source = acquisition_of(gpu).intake.source
+        source.identity = replace(source.identity, notes=("what is to be said of it " * 20,))
+        _drive([rapl, gpu], tmp_path, steps, size=(40, 12))
 
 
 def test_without_colours_everything_is_shown(
