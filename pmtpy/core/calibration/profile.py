@@ -250,7 +250,10 @@ def _candidates(behaviour: dict[str, object]) -> tuple[tuple[float, Response], .
     if rows and not (min(shares) >= 0.0 and sum(shares) > 0.0):
         msg = "the shares of the candidates must not be negative"
         raise CalibrationError(msg)
-    return tuple((share / sum(shares), _response(row)) for share, row in zip(shares, rows, strict=True))
+    whole = sum(shares)
+    if math.isclose(whole, 1.0):  # as pmtpy writes them: read as they stand, and known by one digest
+        whole = 1.0
+    return tuple((share / whole, _response(row)) for share, row in zip(shares, rows, strict=True))
 
 
 def _number(number: Number) -> dict[str, float]:

@@ -90,6 +90,20 @@ def test_what_is_written_is_read_back(curve: CalibrationCurve) -> None:
     assert again.digest != replace(profile, high=351.0).digest
 
 
+def test_a_profile_with_its_kernel_left_open_is_known_by_one_digest_however_often_it_is_read() -> None:
+    rng = np.random.default_rng(1)
+    kernels = [Response.stated(family, window_s=Number(0.1, 0.01)) for family in ("boxcar", "triangular", "boxcar")]
+    for _ in range(100):
+        belief = rng.uniform(size=3)
+        shares = [float(b / np.sum(belief)) for b in belief]
+        made = replace(PROFILE, candidates=tuple(zip(shares, kernels, strict=True)))
+        assert parse_profile(made.to_json()).digest == made.digest
+    twice = json.loads(made.to_json())
+    for row in twice["behaviour"]["candidates"]:
+        row["share"] *= 2.0
+    assert sum(share for share, _ in parse_profile(json.dumps(twice)).candidates) == pytest.approx(1.0)
+
+
 def test_a_lookup_goes_on_with_its_last_slope() -> None:
     curve = Lookup((0.0, 100.0, 200.0), (10.0, 110.0, 310.0))
     assert curve.true(np.array([-10.0, 50.0, 150.0, 250.0])) == pytest.approx([0, 60, 210, 410])
