@@ -77,6 +77,7 @@ class _Past:
 
     start: Point | None = None
     newest: Point | None = None
+    step_ns: int = 0  # from the row before the newest one to that
     lost: int = 0
     window: deque[_Piece] = field(default_factory=deque)
     means: deque[list[float]] = field(default_factory=lambda: deque(maxlen=_SPARKS))
@@ -165,6 +166,8 @@ class Watch:
         if not len(recent) or (past.newest is not None and recent.t_ns[-1] <= past.newest.t_ns):
             return
         newest = made.as_known(made.bookmark(int(recent.t_ns[-1])))[0].after
+        before = recent.t_ns[-2:-1].tolist() or ([past.newest.t_ns] if past.newest is not None else [newest.t_ns])
+        past.step_ns = newest.t_ns - before[0]
         if past.start is None:
             past.start = newest
         if past.newest is not None:
@@ -219,14 +222,14 @@ class Watch:
             age_s = math.nan if newest is None else (now_ns - newest.t_ns) / NS_PER_S
             return Shown(node, *nothing, age_s, math.nan, past.lost, past.alive, ())
         age_s = (now_ns - newest.t_ns) / NS_PER_S
-        told = past.alive and not acquisition_of(self.sensors[node.sensor]).is_stale(newest.t_ns)
+        fresh = past.alive and not acquisition_of(self.sensors[node.sensor]).is_stale(newest.t_ns)
         passed_ns = newest.t_ns - start.t_ns
         unknown_ns = min(abs(newest.uncovered_ns[i] - start.uncovered_ns[i]), passed_ns)
         if not past.alive:
             passed_ns, unknown_ns = now_ns - start.t_ns, unknown_ns + now_ns - newest.t_ns
         return Shown(
             node,
-            newest.watts[i] if told else math.nan,
+            self._watts_now(past, newest, node) if fresh else math.nan,
             _means(self._layouts[node.sensor], past.window[0].begin, newest)[i] if past.window else math.nan,
             float(np.fmin.reduce([p.low[i] for p in past.window], initial=math.nan)),
             float(np.fmax.reduce([p.high[i] for p in past.window], initial=math.nan)),
@@ -237,6 +240,16 @@ class Watch:
             past.alive,
             tuple(m[i] for m in past.means),
         )
+
+    def _watts_now(self, past: _Past, newest: Point, node: Node) -> float:
+        """Return the power at the newest row: of a counter its mean over as many of its steps as tell it to a tenth."""
+        layout = self._layouts[node.sensor]
+        needed_ns = _settled_ns(layout)[node.column]
+        if past.step_ns >= needed_ns:
+            return newest.watts[node.column]
+        begins = (piece.begin for piece in reversed(past.window))
+        far = next((begin for begin in begins if newest.t_ns - begin.t_ns >= needed_ns), None)
+        return math.nan if far is None else _means(layout, far, newest)[node.column]
 
     def _total(self, now_ns: int) -> tuple[Shown | None, str]:
         if not self._summed:

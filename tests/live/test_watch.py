@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from pmtpy.core.channel import Channel, Quantity
@@ -86,6 +87,34 @@ def test_two_readings_within_a_few_steps_of_a_counter_make_no_extreme() -> None:
         clock.advance(0.003)  # over one step of the counter: 133 W
         whole = watch.look().powers[0]
     assert (whole.low, whole.high) == pytest.approx((100.0, 100.0), abs=0.5)
+
+
+class _Late(Counter):
+    """A counter that moves each 100 ms, as those of GPUs, and is polled when the machine finds the time."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        kind, self.seen = Quantity.ENERGY, -1.0
+        self.channels = (Channel("gpu.energy", kind, scale=1e-3, domain="gpu/0", max_watts=1000, refresh_s=0.1),)
+
+    def poll(self) -> list[float]:
+        now_ns = self.world.clock.now_ns()
+        return [float(self.world.joules(now_ns - now_ns % 100_000_000)) * 1e3]
+
+
+def test_the_power_of_a_counter_now_is_not_that_of_one_step_between_late_polls() -> None:
+    clock, world = _world("constant:40")
+    with Sensor(_Late(world), "gpu", clock) as sensor:
+        watch, found = Watch([sensor], clock=clock), list[float]()
+        for k in range(400):  # each poll comes 0 to 40 ms behind a step
+            late_ns = int(4e7 * ((k * 0.618) % 1.0))
+            clock.advance((100_000_000 - clock.now_ns() % 100_000_000 + late_ns) / 1e9)
+            sensor.read()
+            if k % 10 == 0:
+                found += [power.watts for power in watch.look().powers]
+    told = np.array(found)
+    assert np.isfinite(told[5:]).all()
+    assert told[np.isfinite(told)] == pytest.approx(40.0, rel=0.05)
 
 
 def test_a_reset_counts_from_then_on() -> None:
