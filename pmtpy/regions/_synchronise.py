@@ -20,6 +20,8 @@ from pmtpy.errors import TargetError
 Sync = Literal["torch", "cupy", "jax"] | Callable[[], object]
 
 _NS_PER_MS = 1e6
+# Waiting for the device behind an event takes longer than this where another stream still works. No sensor resolves it.
+_OTHER_STREAMS_NS = 1_000_000
 
 
 class Device(Protocol):
@@ -84,7 +86,7 @@ class Timed:
         elapsed_ms: Callable[[Any, Any], float],
     ) -> None:
         self._wait, self._ready, self._event, self._elapsed_ms = wait, ready, event, elapsed_ms
-        self._begun: tuple[int, Any] | None = None
+        self._begun: tuple[Callable[[], int], int, Any] | None = None
 
     def wait(self) -> None:
         """Wait, if it was used."""
@@ -96,20 +98,29 @@ class Timed:
         if self._ready():
             event = self._event()
             event.record()
-            self._begun = (now_ns(), event)
+            self._begun = (now_ns, now_ns(), event)
 
     def end(self) -> tuple[int, int] | None:
-        """Put the last event, wait for it, and return when the device worked."""
+        """Put the last event, wait for it and for all else, and return when the device worked."""
         if not self._ready():
             return None
         begun, self._begun = self._begun, None
-        event = self._event()
-        event.record()
-        self._wait()
         if begun is None:
+            self._wait()
             return None
-        start_ns, first = begun
-        return start_ns, start_ns + round(self._elapsed_ms(first, event) * _NS_PER_MS)
+        now_ns, start_ns, first = begun
+        last = self._event()
+        last.record()
+        last.synchronize()
+        passed_ns = now_ns()
+        self._wait()
+        done_ns = now_ns()
+        try:
+            worked_ns = round(self._elapsed_ms(first, last) * _NS_PER_MS)
+        except (RuntimeError, ValueError):  # the program went to another device meanwhile: nothing is known of this one
+            return None
+        # An event sees the stream alone that it is in.
+        return start_ns, done_ns if done_ns - passed_ns > _OTHER_STREAMS_NS else start_ns + worked_ns
 
 
 def device_of(sync: Sync) -> Device:

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
+from pmtpy.core.clock import ManualClock
 from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.regions._synchronise import device_of
 from pmtpy.regions.pool import _pool
 
 
@@ -30,6 +32,7 @@ class Gpu:
         self.said: list[str] = []
         self.initialised = True
         self.failure: Exception | None = None
+        self.elapsed_ms: Callable[[], float] = lambda: 30.0
 
     def synchronize(self) -> None:
         self.said.append("wait")
@@ -37,7 +40,11 @@ class Gpu:
             raise self.failure
 
     def event(self, **_options: bool) -> types.SimpleNamespace:
-        return types.SimpleNamespace(record=lambda: self.said.append("event"), elapsed_time=lambda _other: 30.0)
+        return types.SimpleNamespace(
+            record=lambda: self.said.append("event"),
+            synchronize=lambda: self.said.append("passed"),
+            elapsed_time=lambda _other: self.elapsed_ms(),
+        )
 
     def torch(self) -> types.ModuleType:
         made = types.ModuleType("torch")
@@ -52,7 +59,7 @@ class Gpu:
     def cupy(self) -> types.ModuleType:
         made = types.ModuleType("cupy")
         made.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
-            Device=lambda: self, Event=self.event, get_elapsed_time=lambda _a, _b: 30.0
+            Device=lambda: self, Event=self.event, get_elapsed_time=lambda _a, _b: self.elapsed_ms()
         )
         return made
 
@@ -79,9 +86,37 @@ def test_it_waits_at_both_ends_and_its_events_stamp_the_load(name: str, monkeypa
     with pmt.region("step", "rapl:virtual", sync=name) as r:  # type: ignore[arg-type]
         assert gpu.said == ["wait", "event"]
         gpu.said.append("work")
-    assert gpu.said == ["wait", "event", "work", "event", "wait"]
+    assert gpu.said == ["wait", "event", "work", "event", "passed", "wait"]
     assert r["rapl:virtual"].joules >= 0
     assert worked_s(r) == pytest.approx(0.03, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy"])
+def test_work_of_another_stream_is_in_the_stamp(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event of one stream has passed at once, and the device is done when the wait for it has ended."""
+    gpu, clock = Gpu(), ManualClock()
+    gpu.elapsed_ms = lambda: 0.01
+    monkeypatch.setattr(gpu, "synchronize", lambda: clock.advance(0.5))
+    monkeypatch.setitem(sys.modules, name, getattr(gpu, name)())
+    device = device_of(name)  # type: ignore[arg-type]
+    start_ns = clock.now_ns()
+    device.begin(clock.now_ns)
+    assert device.end() == (start_ns, start_ns + 500_000_000)
+    assert device.end() is None
+
+
+def test_a_program_that_goes_to_another_device_meanwhile_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu()
+
+    def elapsed() -> float:
+        raise ValueError("Both events must be on the same device")
+
+    gpu.elapsed_ms = elapsed
+    monkeypatch.setitem(sys.modules, "torch", gpu.torch())
+    with pmt.region("step", "rapl:virtual", sync="torch") as r:
+        pass
+    assert r["rapl:virtual"].joules >= 0
+    assert r._stamps is None
 
 
 def test_a_load_that_was_stamped_by_hand_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +135,7 @@ def test_a_device_that_was_never_used_is_not_set_up(monkeypatch: pytest.MonkeyPa
     assert gpu.said == []
     with pmt.region("first use", "rapl:virtual", sync="torch") as r:
         gpu.initialised = True
-    assert gpu.said == ["event", "wait"]
+    assert gpu.said == ["wait"]
     assert r._stamps is None  # when the work began is not known
 
 
