@@ -153,7 +153,13 @@ def _profile(made: Certificate, args: argparse.Namespace) -> None:
     """Write the profile of what was found, and say where."""
     date = dt.datetime.fromtimestamp(made.conditions["unix_s"], tz=dt.timezone.utc).date().isoformat()
     came = (("certified against", made.reference or "no meter"), ("date", date))
-    profile: Profile = profile_of(made.profiled(), made.channel, came)
+    try:
+        profile: Profile = profile_of(made.profiled(), made.channel, came)
+    except CalibrationError as error:
+        if args.profile:  # the file that was asked for is missing, and the exit status says so
+            raise
+        say(f"not stored: {error}")
+        return
     if args.profile:
         write_new(args.profile, profile.to_json(), overwrite=args.overwrite)
         say(f"profile {profile.digest} written to {args.profile}")

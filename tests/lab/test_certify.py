@@ -233,6 +233,36 @@ def test_a_sensor_that_does_not_see_the_load_keeps_no_rule_of_energies(monkeypat
         assert "see that the load runs on the device" in found.found
 
 
+def test_a_meter_of_something_else_tells_of_no_line() -> None:
+    rng, shares, declined = np.random.default_rng(2), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0] * 2, 0
+    for _ in range(100):
+        levels = [Level(s, 40.0 + 90.0 * s + rng.normal(0.0, 1.0), 40.0 + rng.normal(0.0, 0.1)) for s in shares]
+        try:
+            line_through(levels)
+        except DeclinedError as error:
+            declined += "both measure the same power" in str(error)
+    assert declined > 90  # noise of a meter rises with anything at 1 in 40
+
+
+def test_what_makes_no_profile_is_not_stored_and_does_not_end_the_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from pmtpy.lab import certify as lab
+
+    def profile_of(*_: object) -> None:
+        raise CalibrationError("the valid range is empty")
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(lab, "characterise", lambda channel, *_, **__: Characterisation(channel))
+    plan = Plan(response_s=10.0, level_s=0.8, rounds=1, shares=(0.5, 1.0), trials=2, repetitions=2)
+    made = certify("nvml:virtual", {"total": "instant"}, plan, Rules(), clock=WalkingClock(), interval_s=0.03)
+    monkeypatch.setattr(verb, "certify", lambda *_, **__: made)
+    monkeypatch.setattr(verb, "profile_of", profile_of)
+    assert main(["certify", "nvml:virtual", "--store"]) == (verb.PASSED if made.passed else verb.BROKEN)
+    assert "not stored: the valid range is empty" in capsys.readouterr().err
+    assert main(["certify", "nvml:virtual", "--profile", str(tmp_path / "own.json")]) == 2
+
+
 def test_a_power_limit_that_is_set_anew_meanwhile_is_told_and_breaks_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     from pmtpy.lab import certify as lab
 

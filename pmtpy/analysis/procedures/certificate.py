@@ -105,7 +105,7 @@ def line_through(levels: Sequence[Level]) -> Line:
     is an uncertainty of the gain. How far a level is from the line is as well known as its rounds agree; of a single
     round nothing tells a bent line from noise, so the least distance is zero.
 
-    Raises DeclinedError: no reference, fewer than three different levels, or no span.
+    Raises DeclinedError: no reference, fewer than three different levels, no span, or a gain that may be none.
     """
     known = [level for level in levels if math.isfinite(level.reference_w)]
     if not known:
@@ -131,8 +131,15 @@ def line_through(levels: Sequence[Level]) -> Line:
     offset_u = math.hypot(math.sqrt(float(variance @ of_offset**2)), gain * float(shared[lowest]))
     # A scatter turns the line about its middle, an error of the meter's gain about zero: both together in between.
     at_w = middle * turning / gain_u**2 if gain_u else middle
+    known_gain = Estimate.normal(gain, gain_u, freedom)
+    if known_gain.low <= 0.0:
+        msg = (
+            "what the sensor shows does not rise with what the meter shows, as far as these levels tell: see that both "
+            "measure the same power, or give more --rounds"
+        )
+        raise DeclinedError(msg)
     return Line(
-        Estimate.normal(gain, gain_u, freedom),
+        known_gain,
         Estimate.normal(float(np.mean(y)) - gain * middle, offset_u, freedom),
         _deviation(known, residual, gain * own).scaled(1.0 / span),
         1.0 - float(residual @ residual) / float(np.sum((y - np.mean(y)) ** 2)),
