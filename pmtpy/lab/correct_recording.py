@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _log = logging.getLogger(__name__)
-_MAX_BLOCKS = 20  # blocks without a name; more are taken as one
+_MAX_BLOCKS, _MAX_REGIONS = 20, 1000  # without a name, and with names: more are taken as one (25 ms each)
 _ANOTHER = 0.005  # share by which no sensor's update period differs from itself: it keeps within 0.1 %
 
 
@@ -159,8 +159,8 @@ def _intervals(
             f"note: {len(blocks) - len(inside)} of {len(blocks)} regions or blocks are left out: they begin before "
             f"{path} does, or end less than {duration(lead_s)} before it ends"
         )
-    if len(inside) > _MAX_BLOCKS and not any(name for *_, name in inside):
-        report(f"note: the {len(inside)} blocks of the load are taken as one; --between FROM,TO takes a part of them")
+    if len(inside) > (_MAX_REGIONS if any(name for *_, name in inside) else _MAX_BLOCKS):
+        report(f"note: the {len(inside)} regions or blocks are taken as one; --between FROM,TO takes a part of them")
         return [(inside[0][0], max(end for _, end, _ in inside), "")]
     if not inside:
         report(
