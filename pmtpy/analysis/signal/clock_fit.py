@@ -22,6 +22,8 @@ from pmtpy.errors import DeclinedError
 
 _ZONE_STEPS_S = (1800.0, 900.0)
 _ZONE_MOST_S = 14 * 3600.0
+# By how much nearer a zone must bring both ends together of recordings that meet without: an hour moves each by one.
+_ZONE_GAIN_S = 1.5 * 3600.0
 # Levels before and after a load edge are taken over at most this long; and over the longer one while the two clocks may
 # be apart by a good part of that.
 _EDGE_S, _AFAR_S = 0.05, 0.6
@@ -64,17 +66,26 @@ class ClockFit:
 def zone_shift(start_s: float, end_s: float, reference: PowerTrace) -> float:
     """Return the offset between zones to add to a log from ``start_s`` to ``end_s`` so that it meets a reference.
 
-    Whole half-hours are tried first, then quarters, which three zones have. The two must be shorter than that.
+    Whole half-hours are tried first, then quarters, which three zones have. Of several the one by which they begin and
+    end together, or the nearest: a part of a long recording lies in it at many, and is most likely where it stands.
 
     Raises DeclinedError: no time zone makes them overlap by half of the shorter.
     """
-    middle = (reference.start_s + reference.end_s) / 2.0
     shorter = min(end_s - start_s, reference.end_s - reference.start_s)
-    for step in _ZONE_STEPS_S:
-        shift = step * round((middle - (start_s + end_s) / 2.0) / step)
+
+    def meets(shift: float) -> bool:
         overlap = min(end_s + shift, reference.end_s) - max(start_s + shift, reference.start_s)
-        if abs(shift) <= _ZONE_MOST_S and overlap >= 0.5 * shorter:
-            return float(shift)
+        return overlap >= 0.5 * shorter
+
+    def apart_s(shift: float) -> float:
+        return round(abs(start_s + shift - reference.start_s) + abs(end_s + shift - reference.end_s), 3)
+
+    for step in _ZONE_STEPS_S:
+        most = round(_ZONE_MOST_S / step)
+        found = [step * n for n in range(-most, most + 1) if meets(step * n)]
+        if found:
+            best = min(found, key=lambda shift: (apart_s(shift), abs(shift)))
+            return 0.0 if 0.0 in found and apart_s(0.0) - apart_s(best) < _ZONE_GAIN_S else best
     msg = (
         f"the readings (from {start_s:.3f} to {end_s:.3f} s) and the reference (from {reference.start_s:.3f} to "
         f"{reference.end_s:.3f} s) do not overlap, in no time zone: they are recordings of different times"

@@ -76,6 +76,28 @@ def test_half_and_quarter_hours_between_zones_are_found_and_other_distances_decl
         zone_shift(86400.0, 86410.0, reference)
 
 
+@pytest.mark.parametrize(
+    ("log", "reference", "shift"),
+    [
+        ((0.0, 7200.0), (5400.0, 7200.0), 0.0),  # a part of a long log is where it stands
+        ((0.0, 86400.0), (50000.0, 50600.0), 0.0),
+        ((1000.0, 1600.0), (0.0, 7200.0), 0.0),
+        ((0.0, 7200.0), (7000.0, 7300.0), 0.0),  # it goes on a little longer
+        ((0.0, 7200.0), (5400.0, 9000.0), 0.0),
+        ((0.0, 10800.0), (3600.0, 14400.0), 3600.0),  # begun and ended together in two zones
+        ((3600.0, 4200.0), (0.0, 600.0), -3600.0),
+        ((20000.0, 27200.0), (12900.0, 13200.0), -7200.0),
+    ],
+)
+def test_recordings_longer_than_the_steps_of_zones_stay_where_they_meet(
+    log: tuple[float, float], reference: tuple[float, float], shift: float
+) -> None:
+    curve = PowerTrace.from_samples(np.arange(reference[0], reference[1] + 1.0), np.ones(round(np.ptp(reference)) + 1))
+    assert zone_shift(*log, curve) == shift
+    unix_s = 1.7e9
+    assert zone_shift(log[0] + unix_s, log[1] + unix_s, curve.shifted(unix_s)) == shift
+
+
 @pytest.mark.parametrize("rate", [-0.002, 0.0015])
 @pytest.mark.parametrize("bench", [square_bench(0.0134), pseudo_random_bench(0.017, 40.0)])
 def test_a_meter_that_drifts_by_more_than_a_block_of_a_fast_load_is_followed(bench: Bench, rate: float) -> None:
