@@ -30,6 +30,7 @@ _TRIED_AGAIN_S = 2.0
 _SPARKS = 60
 _SLICES_PER_WINDOW = 100  # of a window: where it begins is known that finely, whatever the time between looks
 _MIN_COUNTER_STEPS = 10  # of a counter between two readings whose power is held for a least or greatest one
+_FEWEST_STEPS = 2  # of a counter, for its power now
 _REMARKS_S = 5.0  # between questions to the source of what it knows beyond its rows
 
 
@@ -242,14 +243,20 @@ class Watch:
         )
 
     def _watts_now(self, past: _Past, newest: Point, node: Node) -> float:
-        """Return the power at the newest row: of a counter its mean over as many of its steps as tell it to a tenth."""
+        """Return the power at the newest row: of a counter its mean over as many of its steps as tell it to a tenth.
+
+        Over as many as the window has, where these are fewer, and two at least.
+        """
         layout = self._layouts[node.sensor]
         needed_ns = _settled_ns(layout)[node.column]
         if past.step_ns >= needed_ns:
             return newest.watts[node.column]
-        begins = (piece.begin for piece in reversed(past.window))
-        far = next((begin for begin in begins if newest.t_ns - begin.t_ns >= needed_ns), None)
-        return math.nan if far is None else _means(layout, far, newest)[node.column]
+        begins = [piece.begin for piece in past.window]
+        reaching = (begin for begin in reversed(begins) if newest.t_ns - begin.t_ns >= needed_ns)
+        far = next(reaching, begins[0] if begins else newest)
+        if newest.t_ns - far.t_ns < needed_ns * _FEWEST_STEPS / _MIN_COUNTER_STEPS:
+            return math.nan
+        return _means(layout, far, newest)[node.column]
 
     def _total(self, now_ns: int) -> tuple[Shown | None, str]:
         if not self._summed:
