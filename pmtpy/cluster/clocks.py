@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pmtpy.core.clock import NS_PER_S, Anchor
 from pmtpy.core.numbers import real, stated, stated_whole, whole
 from pmtpy.errors import CoverageError, FileFormatError, TargetError
+from pmtpy.io.recorded import anchor_of
 from pmtpy.io.whole import write_whole
 
 if TYPE_CHECKING:
@@ -157,14 +158,13 @@ class Clocks:
     def _of(self, facts: Any, name: str) -> tuple[NodeClock, float]:
         """Return the clock of the node that a recording's metadata name, and its wall less its monotonic time."""
         known = facts or {}
-        machine, anchors = known.get("machine") or {}, known.get("anchors") or {}
-        start = anchors.get("start")
+        machine, start = known.get("machine") or {}, anchor_of(known, "start")
         clock = self.nodes.get(str(machine.get("node")))
-        if clock is None or not start:
+        if clock is None or start is None:
             hosts = ", ".join(c.host for c in self.nodes.values())
             msg = f"{name} does not say that it was made on one of the nodes whose clocks are known: {hosts}"
             raise CoverageError(msg)
-        return clock, (start["unix_ns"] - start["monotonic_ns"]) / NS_PER_S
+        return clock, start.unix_offset_ns / NS_PER_S
 
 
 def _said(name: str, moved_s: float, error_s: float) -> str:

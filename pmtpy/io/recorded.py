@@ -123,7 +123,7 @@ def header_of(
     start_ns = round(start_s * _NS)
     given = known.get("identity") or {"backend": "recording", "model": name}
     identity = Identity.read(given | {"virtual": known.get("virtual") is True})
-    anchor = _anchor(known, "start") if known.get("clock", "host") == "host" else None
+    anchor = anchor_of(known, "start") if known.get("clock", "host") == "host" else None
     return Header(
         utf8(str(known.get("target", name))),
         identity,
@@ -148,37 +148,48 @@ def of_part(facts: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if facts is None else {k: v for k, v in facts.items() if k not in _OF_THE_WHOLE} | {"complete": True}
 
 
-def _anchor(facts: dict[str, Any], end: str) -> Anchor | None:
+def anchor_of(facts: dict[str, Any], end: str) -> Anchor | None:
     """Return wall and monotonic time of the start or the end, as metadata say it."""
     found = (facts.get("anchors") or {}).get(end)
-    if not isinstance(found, dict) or not all(type(found.get(k)) is int for k in ("monotonic_ns", "unix_ns")):
+    if not isinstance(found, dict):
         return None
-    return Anchor(found["monotonic_ns"], found["unix_ns"], whole(found.get("boottime_ns")))
+    monotonic_ns, unix_ns = (_instant(found.get(k)) for k in ("monotonic_ns", "unix_ns"))
+    if monotonic_ns is None or unix_ns is None:
+        return None
+    return Anchor(monotonic_ns, unix_ns, _instant(found.get("boottime_ns")))
+
+
+def _instant(value: object) -> int | None:
+    """Return nanoseconds as clocks count them, of 64 bits; None: it is anything else."""
+    number = whole(value)
+    return number if number is not None and abs(number) < 1 << 63 else None
 
 
 def _regions_of(facts: dict[str, Any] | None) -> tuple[RecordedRegion, ...]:
     """Return the regions that metadata tell of; what is no region is not one."""
-    found = (facts or {}).get("regions") or ()
-    return tuple(
-        RecordedRegion(utf8(str(r["label"])), r["start_ns"], r["end_ns"])
-        for r in found
-        if isinstance(r, dict) and type(r.get("start_ns")) is int and type(r.get("end_ns")) is int and "label" in r
-    )
+    found = []
+    for each in (facts or {}).get("regions") or ():
+        if isinstance(each, dict) and "label" in each:
+            start_ns, end_ns = _instant(each.get("start_ns")), _instant(each.get("end_ns"))
+            if start_ns is not None and end_ns is not None:
+                found.append(RecordedRegion(utf8(str(each["label"])), start_ns, end_ns))
+    return tuple(found)
 
 
 def _marks_of(facts: dict[str, Any] | None) -> tuple[RecordedMark, ...]:
     """Return when marks were set, as metadata tell it; what is no mark is not one."""
-    found = (facts or {}).get("marks") or ()
-    return tuple(
-        RecordedMark(m["label"], m["t_ns"])
-        for m in (found if isinstance(found, list) else ())
-        if isinstance(m, dict) and type(m.get("t_ns")) is int and isinstance(m.get("label"), str)
-    )
+    found = []
+    for each in (facts or {}).get("marks") or ():
+        if isinstance(each, dict) and isinstance(each.get("label"), str):
+            t_ns = _instant(each.get("t_ns"))
+            if t_ns is not None:
+                found.append(RecordedMark(each["label"], t_ns))
+    return tuple(found)
 
 
 def _zero_ns(facts: dict[str, Any], start_unix_s: float) -> int | None:
     """Return a Unix time on the clock of the times in metadata; None where that is not known."""
-    anchor = _anchor(facts, "start")
+    anchor = anchor_of(facts, "start")
     host = facts.get("clock", "host") == "host"
     if not math.isfinite(start_unix_s) or (host and anchor is None):
         return None
@@ -252,7 +263,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
     ``why`` says why it is not whole, where the reader found that; it is not whole either if its metadata say so.
     """
     known = facts or {}
-    anchor = _anchor(known, "end") if header.host_clock else None
+    anchor = anchor_of(known, "end") if header.host_clock else None
     offset_ns = header.anchor.unix_offset_ns
     text = "; ".join(filter(None, (str(known.get("error") or ""), why)))
     return Ending(

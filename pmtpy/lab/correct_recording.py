@@ -29,7 +29,7 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
-from pmtpy.lab.recorded import AS_SHOWN, late_marks, power_column, read_series, regions_of
+from pmtpy.lab.recorded import AS_SHOWN, power_column, read_series, regions_of, said_of_regions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,9 +114,8 @@ def correct_recording(
     if between is not None:
         intervals = [(first + between[0], first + between[1], "")]
     else:
-        late = late_marks(table) if load is None else ""
-        if late:
-            report(f"note: {late}")
+        for why in said_of_regions(table) if load is None else ():
+            report(f"note: {why}")
         blocks = _regions(table) if load is None else [Span(*at, "") for at in zip(load.on_s, load.off_s, strict=True)]
         intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), path, report)
     found = []

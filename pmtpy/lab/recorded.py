@@ -27,7 +27,7 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
 from pmtpy.io.read.device_trace import KIND as TRACE
-from pmtpy.io.recorded import regions_in
+from pmtpy.io.recorded import anchor_of, regions_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 # Kinds of recordings by the names that their readers give.
 AS_SHOWN = "record it as the sensor shows it, with -o calibration=none"  # the cure for what was corrected already
+_NAMED = 6  # regions that a text names; there may be thousands
 _LITTLE = 0.02  # of a region, by which its ends may be off without a word
 _STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
@@ -86,9 +87,9 @@ def one_run(tables: Sequence[pd.DataFrame]) -> bool:
     """Whether all rows were stamped by one clock: they are of one file, or of files that pmtpy wrote on one host."""
     if len({t.attrs["path"] for t in tables}) == 1:
         return True
-    anchors = [((t.attrs["metadata"] or {}).get("anchors") or {}).get("start") for t in tables]
+    anchors = [anchor_of(t.attrs["metadata"] or {}, "start") for t in tables]
     # Monotonic time starts with the machine: wall less monotonic time is the moment of its start.
-    starts = [a["unix_ns"] - a["monotonic_ns"] for a in anchors if a]
+    starts = [a.unix_offset_ns for a in anchors if a]
     return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
 
 
@@ -118,29 +119,71 @@ def regions_of(table: pd.DataFrame, t_s: Floats) -> list[Span]:
 
     What it measured as well as marked, under one name, is one region: as measured.
     """
+    whole, _ = _measured(table, t_s)
+    return sorted([*untold(marked(table, t_s), whole), *whole], key=lambda r: (r.start, -r.end))
+
+
+def said_of_regions(table: pd.DataFrame) -> list[str]:
+    """Return what a reader of the energies of regions must know: which of them are late, and which have none."""
+    return [text for text in (late_marks(table), _cut_regions(table)) if text]
+
+
+def _cut_regions(table: pd.DataFrame) -> str:
+    """Say so where regions that the program measured lie in part beyond the rows; empty: there are none."""
+    _, cut = _measured(table, table["elapsed"].to_numpy(np.float64))
+    if not cut:
+        return ""
+    names = list(dict.fromkeys(r.name for r in cut))
+    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more names" if len(names) > _NAMED else "")
+    return (
+        f"{table.attrs['path']}: {len(cut)} regions ({named}) that began before its first row or ended after its last "
+        "have no energy here"
+    )
+
+
+def _measured(table: pd.DataFrame, t_s: Floats) -> tuple[list[Span], list[Span]]:
+    """Return the regions that the program measured meanwhile: those within the rows, and those in part beyond them."""
     if not len(table):
-        return []
+        return [], []
     elapsed = table["elapsed"].to_numpy(np.float64)
     zero_s = float(table["time"].iloc[0]) - float(elapsed[0])
+    first, last = float(elapsed[0]), float(elapsed[-1])
     found = regions_in(table.attrs["metadata"], zero_s)
-    inside = [r for r in found if elapsed[0] <= r.start < r.end <= elapsed[-1]]
-    ends = np.interp([at for r in inside for at in (r.start, r.end)], elapsed, t_s).reshape(-1, 2).tolist()
-    measured = [Span(start, end, r.name) for (start, end), r in zip(ends, inside, strict=True)]
-    return sorted([*untold(marked(table, t_s), measured), *measured], key=lambda r: (r.start, -r.end))
+    there = [r for r in found if r.start < r.end and r.end > first and r.start < last]
+    edges = np.array([(r.start, r.end) for r in there], np.float64).reshape(-1, 2)
+    # Beyond the rows time goes on as it did at their ends.
+    ends = np.interp(edges, elapsed, t_s) + edges - np.clip(edges, first, last)
+    spans = [Span(start, end, r.name) for (start, end), r in zip(ends.tolist(), there, strict=True)]
+    whole = ((edges[:, 0] >= first) & (edges[:, 1] <= last)).tolist()
+    return list(itertools.compress(spans, whole)), [s for s, inside in zip(spans, whole, strict=True) if not inside]
 
 
 def untold(spans: Sequence[Span], others: Iterable[Span]) -> list[Span]:
-    """Return the regions that are none of others: these have another name, or were not open in the middle of them."""
+    """Return the regions that are none of others: no other of their name is for the most part the same time.
+
+    Regions of one name may nest, as those of a function that calls itself.
+    """
     named: dict[str, list[Span]] = {}
     for other in sorted(others, key=attrgetter("start")):
         named.setdefault(other.name, []).append(other)
+    latest = {name: list(itertools.accumulate((r.end for r in own), max)) for name, own in named.items()}
 
     def told(span: Span) -> bool:
         middle, own = (span.start + span.end) / 2.0, named.get(span.name, [])
-        begun = bisect.bisect_right(own, middle, key=attrgetter("start"))
-        return begun > 0 and own[begun - 1].end >= middle
+        number = bisect.bisect_right(own, middle, key=attrgetter("start")) - 1
+        while number >= 0 and latest[span.name][number] >= middle:
+            if _alike(span, own[number]):
+                return True
+            number -= 1
+        return False
 
     return [span for span in spans if not told(span)]
+
+
+def _alike(one: Span, other: Span) -> bool:
+    """Whether two regions have at least half of the time that they take together in common."""
+    both = min(one.end, other.end) - max(one.start, other.start)
+    return both >= (max(one.end, other.end) - min(one.start, other.start)) / 2.0
 
 
 def late_marks(table: pd.DataFrame) -> str:
@@ -260,7 +303,9 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
     table = read_file(path, skip_broken=skip_broken, report=report)
     times = times_of(table)
     t_s = table[times].to_numpy(np.float64)
-    stamps = _one_after_another(marked(table, t_s) or regions_of(table, t_s), absolute=times == "time")
+    marks = marked(table, t_s)
+    spans = marks or sorted(itertools.chain(*_measured(table, t_s)), key=attrgetter("start"))
+    stamps = _one_after_another(spans, absolute=times == "time")
     if stamps is None:
         hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) or regions, in turn, that say when the load was on"
@@ -268,9 +313,8 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
     late = late_marks(table) if powers_of(table) else ""
     if late:
         report(f"note: {late}")
-    if table.attrs["format"] == TRACE:  # before and after nobody knows
-        t = table["time"].to_numpy(np.float64)
-        stamps = replace(stamps, known_s=t[[0, -1]].reshape(1, 2))
+    if table.attrs["format"] == TRACE or not marks:  # before and after nobody knows
+        stamps = replace(stamps, known_s=np.array([[min(t_s[0], stamps.on_s[0]), max(t_s[-1], stamps.off_s[-1])]]))
     return stamps
 
 

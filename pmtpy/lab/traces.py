@@ -17,7 +17,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.lab.recorded import late_marks, one_run, power_column, powers_of, regions_of, times_of, untold
+from pmtpy.lab.recorded import one_run, power_column, powers_of, regions_of, said_of_regions, times_of, untold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def side_by_side(
     traces: list[Trace] = []
     tables: list[pd.DataFrame] = []
     waiting: list[Span] = []
-    late: list[str] = []
+    said: list[str] = []
     paths = list(dict.fromkeys(split(thing)[0] for thing in things))
     for thing in things:
         path, channel = split(thing)
@@ -83,7 +83,7 @@ def side_by_side(
             trace = trace_of(table, name, f"{shown}#{name}" if several or channel else shown)
             traces.append(replace(trace, regions=(*waiting, *spans)))
             waiting, spans = [], []
-        late.append(late_marks(table))
+        said += said_of_regions(table)
         tables.append(table)
     if one_run(tables):  # a region of several sensors stands in the file of each
         traces = _told_once(traces)
@@ -93,7 +93,7 @@ def side_by_side(
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
-    return SideBySide(traces, one, [*warnings, *filter(None, dict.fromkeys(late))])
+    return SideBySide(traces, one, [*warnings, *dict.fromkeys(said)])
 
 
 def _told_once(traces: Sequence[Trace]) -> list[Trace]:

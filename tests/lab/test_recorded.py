@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -146,6 +148,72 @@ def test_what_a_program_measured_is_a_region_of_each_recording_and_told_once(tmp
     both = side_by_side(files)
     assert [[r.name for r in trace.regions] for trace in both.traces] == [["work", "work", "other"], []]
     assert read_stamps(files[1]).off_s - read_stamps(files[1]).on_s == pytest.approx([0.5, 0.75], abs=2e-6)
+
+
+def _log(
+    path: Path,
+    regions: Sequence[tuple[float, float, str]],
+    *,
+    zero_ns: int = 0,
+    more: Mapping[str, object] | None = None,
+) -> str:
+    """Write 20 s of 100 W, a row each 10 ms, with regions in its metadata; ``zero_ns``: monotonic time at its begin."""
+    t = np.arange(0.0, 20.0, 0.01)
+    rows = [f"{1.7e9 + a:.6f},{a:.6f},,0,100,{100.0 * a:.6f}" for a in t.tolist()]
+    path.write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows, ""]))
+    facts = {
+        "format": 1,
+        "target": path.stem,
+        "virtual": False,
+        "anchors": {"start": {"monotonic_ns": zero_ns, "unix_ns": 1_700_000_000 * 10**9}},
+        "regions": [{"label": name, "start_ns": round(a * 1e9), "end_ns": round(b * 1e9)} for a, b, name in regions],
+    }
+    path.with_name(path.name + ".json").write_text(json.dumps(facts | dict(more or {})))
+    return str(path)
+
+
+def test_a_region_of_two_sensors_is_told_once_where_one_of_its_name_nests_in_it(tmp_path: Path) -> None:
+    regions = [(1.0, 9.0, "work"), (2.0, 3.0, "work"), (5.0, 5.0, "nothing")]
+    files = [_log(tmp_path / f"{zero_ns}.csv", regions, zero_ns=zero_ns) for zero_ns in (0, 20_000)]
+    both = side_by_side(files)
+    assert [[r.name for r in trace.regions] for trace in both.traces] == [["work", "work"], []]
+    assert not both.warnings
+
+
+def test_a_marked_region_stays_beside_a_longer_one_of_its_name(tmp_path: Path) -> None:
+    table = read_file(_log(tmp_path / "run.csv", [(1.0, 9.0, "work")]))
+    table.loc[400, "marker"], table.loc[600, "marker"] = "work start", "work end"
+    found = [(r.start, r.end) for r in regions_of(table, table["elapsed"].to_numpy())]
+    np.testing.assert_allclose(found, [(1.0, 9.0), (4.0, 6.0)], atol=1e-5)
+
+
+def test_a_region_that_goes_on_beyond_the_rows_has_no_energy_and_is_no_rest(tmp_path: Path) -> None:
+    said: list[str] = []
+    file = _log(
+        tmp_path / "run.csv", [(-1.0, 4.0, "early"), (6.0, 8.0, "in"), (15.0, 25.0, "late"), (30.0, 31.0, "no")]
+    )
+    both = side_by_side([file, _log(tmp_path / "other.csv", [])])
+    assert [r.name for r in both.traces[0].regions] == ["in"]
+    (cut,) = both.warnings
+    assert "2 regions (early, late) that began before its first row or ended after its last" in cut
+    stamps = read_stamps(file, report=said.append)
+    np.testing.assert_allclose(stamps.on_s - 1.7e9, [-1.0, 6.0, 15.0], atol=1e-6)
+    np.testing.assert_allclose(stamps.off_s - 1.7e9, [4.0, 8.0, 25.0], atol=1e-6)
+    np.testing.assert_allclose(stamps.known_s - 1.7e9, [[-1.0, 25.0]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"anchors": {"start": 5}},
+        {"anchors": {"start": {"unix_ns": 5}}},
+        {"anchors": {"start": {"monotonic_ns": 10**400, "unix_ns": 5}}},
+        {"regions": [{"label": "a", "start_ns": 10**400, "end_ns": 10**401}, 5]},
+    ],
+)
+def test_instants_that_no_clock_shows_are_none(tmp_path: Path, more: dict[str, object]) -> None:
+    files = [_log(tmp_path / "a.csv", [], more=more), _log(tmp_path / "b.csv", [(1.0, 2.0, "work")])]
+    assert [[r.name for r in trace.regions] for trace in side_by_side(files).traces] == [[], ["work"]]
 
 
 def test_marks_of_one_row_enclose_nothing_that_could_be_measured_and_the_others_stay(tmp_path: Path) -> None:

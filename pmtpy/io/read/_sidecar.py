@@ -82,6 +82,9 @@ def wrong_in(facts: dict[str, Any]) -> str:
     for key in ("virtual", "complete"):
         if not isinstance(facts.get(key), (bool, type(None))):
             return f"{key} must be true or false, not {reprlib.repr(facts[key])}"
+    for key, kind in (("anchors", dict), ("regions", list), ("marks", list)):
+        if not isinstance(facts.get(key), (kind, type(None))):
+            return f"{key} cannot be {reprlib.repr(facts[key])}"
     return "" if facts.get("identity") is None else _wrong_in_identity(facts["identity"], facts)
 
 

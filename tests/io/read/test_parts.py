@@ -130,6 +130,9 @@ SIDECARS = [
     b'{"format": 1, "channels": [{"name": 5}], "target": "x", "virtual": "yes"}',
     b'{"format": 1, "complete": {}}',
     b'{"format": NaN}',
+    b'{"format": 1, "target": "x", "virtual": false, "regions": 5}',
+    b'{"format": 1, "target": "x", "virtual": false, "marks": {"label": "x"}}',
+    b'{"format": 1, "target": "x", "virtual": false, "anchors": [1]}',
 ]
 
 
