@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pmtpy.cli.common import add_options, chosen_targets, opened, say
 from pmtpy.cli.values import add_reading, port, size_of
 from pmtpy.cluster.clocks import Clocks
+from pmtpy.core.presentation import utf8
 from pmtpy.errors import TargetError
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _recorded(files: Sequence[str], args: argparse.Namespace) -> list[Track]:
             if path.suffix == ".jls"
             else StoredTrack.of_file(name, path, skip_broken=args.skip_broken, utc_offset_s=args.utc_offset, report=say)
         )
+        if track.note:
+            say(utf8(f"note: {name}: {track.note}"))
         if clocks is not None:
             length_s = track.span[1] - track.span[0]
             track.start_unix_s, said = clocks.start(track.facts, name, track.start_unix_s, length_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
@@ -11,6 +12,7 @@ from pmtpy.core.presentation import in_same_digits
 from pmtpy.live.lines import duration
 from pmtpy.live.tracks import Selection, Track
 
+_NOTE_LETTERS = 80  # of a note above a curve; all of it stands in the state of its track
 HINT = "<p>Drag over a curve, or type two instants: joules, watts, uncertainty and coverage between them.</p>"
 
 
@@ -23,7 +25,11 @@ def title(track: Track, zero_unix_s: float | None = None) -> str:
     """Return what stands above a track; ``zero_unix_s``: what 0 s is of it, where tracks are of different times."""
     virtual = "  [VIRTUAL]" if track.virtual else ""
     named = track.name if track.name == track.target or not track.target else f"{track.name}  ({track.target})"
-    said = named + virtual + (f"  [{track.note}]" if track.note else "")
+    said = (
+        named
+        + virtual
+        + (f"  [{textwrap.shorten(track.note, _NOTE_LETTERS, placeholder=' ...')}]" if track.note else "")
+    )
     if zero_unix_s is None:
         return said
     zero = f"{utc(zero_unix_s)}" if math.isfinite(zero_unix_s) else "its first row, of which no time is known"

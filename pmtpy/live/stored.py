@@ -26,7 +26,7 @@ from pmtpy.io.recorded import regions_in
 from pmtpy.io.uncovered import Uncovered, UncoveredRows
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
-from pmtpy.live.tracks import CONTEXT_ROWS, Line, layout_of, lines_of
+from pmtpy.live.tracks import CONTEXT_ROWS, Line, layout_of, lines_of, said_of
 from pmtpy.plotting.decimate import Envelope, envelope, interrupted
 from pmtpy.plotting.slices import Slicer
 
@@ -112,7 +112,7 @@ class StoredTrack:
         self.regions: Sequence[Span] = regions_in(self.facts, self.start_unix_s)
         self.target = str(facts.get("target", attrs.get("format", "")))
         self.virtual = bool(attrs.get("virtual"))
-        self.note = "incomplete" if attrs.get("complete") is False else ""
+        self.note = said_of(attrs)
         layout = layout_of(facts)
         self.layout: Layout | None = (
             layout if layout is not None and [TOTAL, *(c.name for c in layout.energy)] == named else None

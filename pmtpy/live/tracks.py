@@ -6,7 +6,7 @@ A track answers from all of its rows, never from what was drawn. Times are secon
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +22,7 @@ from pmtpy.errors import TargetError
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import downsampled
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
+from pmtpy.io.read.blocks import open_blocks
 from pmtpy.io.recorded import UncoveredTime, aged_of, regions_in, time_u_of
 from pmtpy.live._grown import Rows
 from pmtpy.live._unknown import unknown_stretches
@@ -186,6 +187,11 @@ def _state_of(path: Path) -> tuple[int, int, int, int] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
+def said_of(attrs: Mapping[str, Any]) -> str:
+    """Return what a reader must know of a recording, by ``attrs`` as of :func:`pmtpy.load`."""
+    return "; ".join([*(["incomplete"] if attrs.get("complete") is False else []), *attrs["notes"]])
+
+
 class JlsTrack:
     """A JLS recording, of which only what is looked at is read: its pyramid, and samples where they fit."""
 
@@ -194,7 +200,8 @@ class JlsTrack:
         facts = self._file.facts
         self.name, self.target = name, str(facts.get("target", ""))
         self.virtual = bool(facts.get("virtual"))
-        self.note = "" if facts.get("complete") else "incomplete"
+        with open_blocks(path) as recording:
+            self.note = said_of(recording.attrs(self._file.length))
         self.start_unix_s = self._file.start_unix_s
         self.regions: Sequence[Span] = regions_in(facts, self.start_unix_s)
         self.layout: Layout | None = layout_of(facts)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.presentation import utf8
 from pmtpy.errors import TargetError
 from pmtpy.plotting.overview import Overview, of_table
 
@@ -104,6 +105,11 @@ def title(name: str, shown: Overview, only: str = "") -> str:
         elif uncovered is not None or not shown.lost:  # else nobody knows here for how long the energy stands
             text += f", mean {si(joules / seconds)}W"
     return text
+
+
+def noted(shown: Overview) -> list[str]:
+    """Return what a reader must know of a recording: what its file says, or that it says nothing."""
+    return [utf8(f"note: {each}") for each in shown.facts.get("notes") or ()]
 
 
 def si(value: float) -> str:

@@ -22,7 +22,7 @@ from pmtpy._extras import extra
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError
-from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
+from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, noted, overviews, shift, title
 from pmtpy.plotting.overview import Overview
 from pmtpy.plotting.page_style import dress_figure, ground_sheet
 from pmtpy.plotting.style import LIGHT, Theme
@@ -175,6 +175,7 @@ class _Drawing:
         drawn += f". Without their names, which are too many: {', '.join(unnamed)}" if unnamed else ""
         text = (
             f"<b>{html.escape(who)}</b><br>{html.escape(what)}{lost}<br>"
+            f"{''.join(f'{html.escape(each)}<br>' for each in noted(shown))}"
             f"<small>{drawn}. Wheel zooms; drag chooses a stretch, whose energies are summed below"
             f"{' to whole slices' if len(slices) < shown.rows else ''}; a click on a name hides its line.</small>"
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -24,7 +25,7 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError, TargetError
-from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, overviews, shift, title
+from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, noted, overviews, shift, title
 from pmtpy.plotting._smooth import smoothed
 from pmtpy.plotting.decimate import Envelope, are_means, interrupted, joined_spans, widened
 from pmtpy.plotting.overview import Overview
@@ -41,6 +42,7 @@ _WIDTH_IN, _PANEL_IN, _DPI = 8.0, 2.9, 150
 _SLICES = 1600  # about two for each dot of the axis
 _MOST_LABELS = 14
 _END = 400  # the last of so many parts of a curve are its end: more would take in its last edge
+_NOTES, _NOTE_LETTERS = 2, 110  # as many as a panel has room for; all of them are in an HTML page, and on stderr
 _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
 
 
@@ -69,6 +71,7 @@ class _Panel:
     marks: Sequence[tuple[float, str]]
     lost: int
     gaps: tuple[Floats, Floats]
+    notes: Sequence[str]
 
 
 def plot(
@@ -178,6 +181,7 @@ def _panel(
         single,
         shown.lost,
         joined_spans(starts, ends),
+        noted(shown),
     )
 
 
@@ -237,6 +241,7 @@ def _overlaid(panels: Sequence[_Panel]) -> _Panel:
         list(dict.fromkeys(m for p in panels for m in p.marks)),
         sum(p.lost for p in panels),
         (starts[order], ends[order]),
+        [f"{p.name}: {each}" for p in panels for each in p.notes],
     )
 
 
@@ -274,7 +279,13 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
     _scale(ax)
     _draw_marks(ax, panel, length, theme)
     ax.set_ylabel("power (W)", fontsize=9)
-    ax.set_title(panel.title, loc="left", fontsize=9, color=theme.ink)
+    ax.set_title("\n".join(filter(None, (panel.title, *_few(panel.notes)))), loc="left", fontsize=9, color=theme.ink)
+
+
+def _few(notes: Sequence[str]) -> list[str]:
+    """Return the first notes, each in one line of a picture, and how many there are besides."""
+    said = [textwrap.shorten(each, _NOTE_LETTERS, placeholder=" ...") for each in notes[:_NOTES]]
+    return [*said, *([f"and {len(notes) - _NOTES} more notes"] if len(notes) > _NOTES else [])]
 
 
 def _alone(values: Floats) -> npt.NDArray[np.bool_]:

@@ -17,9 +17,10 @@ from pmtpy.core.rows import Block
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import convert
+from pmtpy.io.read import load
 from pmtpy.live._export import KINDS, write_part
 from pmtpy.live._grown import Grown
-from pmtpy.live._wording import title
+from pmtpy.live._wording import state, title
 from pmtpy.live.desk import Desk
 from pmtpy.live.sensing import LiveTrack
 from pmtpy.live.stored import StoredTrack
@@ -82,6 +83,24 @@ def test_selections_add_up(track: Track) -> None:
     whole = select(track, 3.0, 3.1).powers[0].joules
     parts = sum(select(track, 3.0 + k * 5e-3, 3.0 + (k + 1) * 5e-3).powers[0].joules for k in range(20))
     assert parts == pytest.approx(whole, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jls"])
+def test_a_track_says_what_a_reader_must_know_of_its_recording(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip({"parquet": "pyarrow", "jls": "pyjls"}.get(kind, "pmtpy"))
+    rows = "time,elapsed,marker,lost,total_W,total_J\n1.0,0.0,,0,10,0\n1.1,0.1,,0,10,1\n1.2,0.2,,0,10,2\n"
+    (tmp_path / "a.csv").write_text(rows)
+    facts = {"format": 1, "target": "a", "virtual": False, "complete": False, "dropped": 5}
+    (tmp_path / "a.csv.json").write_text(json.dumps(facts))
+    path = tmp_path / f"a.{kind}"
+    if kind != "csv":
+        convert(tmp_path / "a.csv", path)
+    track = JlsTrack("a", path) if kind == "jls" else StoredTrack.of_file("a", path)
+    assert track.note.startswith("incomplete; ")
+    assert "5 rows are missing" in track.note
+    assert track.note == "; ".join(["incomplete", *load(path).attrs["notes"]])
+    assert track.note in state(track)
+    assert len(title(track)) < 110
 
 
 def test_a_long_recording_that_is_written_anew_meanwhile_says_so_and_nothing_else(tmp_path: Path) -> None:

@@ -53,6 +53,32 @@ def _table(n: int = 1000, start: float = UNIX, *, virtual: bool = False, **colum
     return table
 
 
+@pytest.mark.parametrize("overlay", [False, True])
+def test_a_picture_says_what_a_reader_must_know_of_a_recording(*, overlay: bool) -> None:
+    tables = {"a": _table(), "b": _table(1001)}
+    tables["a"].attrs["notes"] = [
+        "the wall clock was set by +80 s, " + 20 * "and so on ",
+        "5 rows are missing",
+        "third",
+    ]
+    shown = _texts(_figure(tables, overlay=overlay, channels=None))
+    assert "note: the wall clock was set by +80 s" in shown
+    assert "note: 5 rows are missing\nand 1 more notes" in shown
+    assert max(map(len, shown.splitlines())) <= 120
+
+
+def test_plot_says_what_the_file_says_on_the_page_and_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "time,elapsed,marker,lost,total_W,total_J\n1.0,0.0,,0,10,0\n1.1,0.1,,0,10,1\n1.2,0.2,,0,10,2\n"
+    (tmp_path / "run.csv").write_text(rows)
+    told = "run.csv.json is missing: it is not known whether the file is complete or virtual"
+    pytest.importorskip("bokeh")
+    assert main(["plot", str(tmp_path / "run.csv"), "-o", str(tmp_path / "run.html")]) == 0
+    assert f"note: {tmp_path / 'run.csv'}: {told}" in " ".join(capsys.readouterr().err.split())
+    assert f"note: {told}" in (tmp_path / "run.html").read_text()
+
+
 def _texts(figure: Figure) -> str:
     texts = []
     for ax in figure.axes:

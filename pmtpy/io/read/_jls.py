@@ -81,7 +81,8 @@ def blocks(
         found, marks = file.rows(first, last)
         if len(found["elapsed"]):
             found["time"] = file.start_unix_s + found["elapsed"]
-            yield {n: found[n] for n in names(file) if n in found}, _joined(marks), last
+            unknown = np.full(len(found["elapsed"]), np.nan)  # of columns without a single sample
+            yield {n: found.get(n, unknown) for n in names(file) if n != "marker"}, _joined(marks), last
 
 
 def _joined(marks: list[tuple[int, str]]) -> list[tuple[int, str]]:

@@ -140,7 +140,8 @@ def test_rows_of_a_mended_file_whose_times_are_lost_are_left_out_and_it_is_not_c
         table = load(path)
         _holds(table, frame)
         assert len(table) == len(frame) or table.attrs["complete"] is False
-        assert JlsTrack("a", path).note == ("" if len(table) == len(frame) else "incomplete")
+        short = [] if len(table) == len(frame) else ["incomplete"]
+        assert JlsTrack("a", path).note == "; ".join([*short, *table.attrs["notes"]])
         lengths.add(len(table))
     assert len(lengths) > 1
 
