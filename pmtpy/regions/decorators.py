@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import logging
 import os
 import types
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -18,7 +17,7 @@ from pmtpy.core.clock import interval_seconds
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.regions.pool import check_targets, watching
 from pmtpy.regions.region import Region, region
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import DumpedAlreadyError, Sensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -136,17 +135,28 @@ def dump(
     """Dump a sensor to a file while the function runs. Arguments as of :meth:`pmtpy.Sensor.start_dump`.
 
     The second call of the function writes ``run-2.csv`` beside ``run.csv``, and so on, so no call loses the one before.
+    A call during which the sensor is being dumped already, as of a function that calls itself or runs in several threads,
+    runs without a file of its own: its rows are in that dump. That is said once (logger ``pmtpy``, level WARNING).
     """
-    calls = itertools.count(1)
+    begun, told = 0, False
     check_targets([target])
     interval_seconds(interval)
     stem, suffix = os.path.splitext(arguments.path(filename, "filename"))  # noqa: PTH122  (pathlib would be imported)
 
     def start() -> Any:
+        nonlocal begun, told
         (sensor,) = watching([target]).values()
-        call = next(calls)
-        path = f"{stem}-{call}{suffix}" if call > 1 else filename
-        return sensor.dump(path, interval=interval, overwrite=overwrite)
+        path = f"{stem}-{begun + 1}{suffix}" if begun else filename
+        try:
+            running = sensor.dump(path, interval=interval, overwrite=overwrite)
+        except DumpedAlreadyError:  # what only watches must not keep the function from running
+            if not told:
+                why = "%s is being dumped already: a call meanwhile has no file of its own, its rows are in that dump"
+                _log.warning(why, sensor.target)
+            told = True
+            return nullcontext()
+        begun += 1  # no other call has begun one meanwhile: a sensor writes one at a time
+        return running
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         return _wrap(function, start)

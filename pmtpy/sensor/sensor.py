@@ -247,7 +247,7 @@ class Sensor:
         with made.intake.lock:
             if self._dump is not None:
                 msg = f"{self.target} is being dumped already; stop_dump() first"
-                raise SinkError(msg)
+                raise DumpedAlreadyError(msg)
             if made.intake.failure is not None:
                 raise made.intake.failure
             traits = made.intake.source.traits
@@ -372,6 +372,10 @@ class Sensor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         finalise(self.close, error, f"closing {self.target}")
+
+
+class DumpedAlreadyError(SinkError):
+    """A sensor writes one dump at a time."""
 
 
 class Dump:

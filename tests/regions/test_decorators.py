@@ -112,6 +112,25 @@ def test_each_call_of_a_dumped_function_has_a_file_of_its_own(tmp_path: Path) ->
     assert {p.name for p in tmp_path.glob("*.csv")} == {"run.csv", "run-2.csv"}
 
 
+def test_a_call_within_a_dump_of_its_sensor_runs_without_a_file_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, _, sensor = counter_sensor("constant:10")
+
+    @pmt.dump(sensor, filename=tmp_path / "run.csv")
+    def factorial(n: int) -> int:
+        clock.advance(1.0)
+        return n * factorial(n - 1) if n > 1 else 1
+
+    with sensor:
+        assert factorial(4) == 24
+        assert factorial(1) == 1
+        with sensor.dump(tmp_path / "own.csv"):
+            assert factorial(3) == 6
+    assert {p.name for p in tmp_path.glob("*.csv")} == {"run.csv", "run-2.csv", "own.csv"}
+    assert sum("dumped already" in r.getMessage() for r in caplog.records) == 1
+
+
 def test_the_decorator_without_its_sensors_is_refused_and_does_not_replace_the_function() -> None:
     with pytest.raises(pmt.TargetError, match="@measure"):
         pmt.measure()
