@@ -135,8 +135,9 @@ def dump(
     """Dump a sensor to a file while the function runs. Arguments as of :meth:`pmtpy.Sensor.start_dump`.
 
     The second call of the function writes ``run-2.csv`` beside ``run.csv``, and so on, so no call loses the one before.
-    A call during which the sensor is being dumped already, as of a function that calls itself or runs in several threads,
-    runs without a file of its own: its rows are in that dump. That is said once (logger ``pmtpy``, level WARNING).
+    A call during which the sensor is being dumped already, as of a function that calls itself or runs in several
+    threads, runs without a file of its own: its rows are in that dump. That is said once (logger ``pmtpy``, level
+    WARNING).
     """
     begun, told = 0, False
     check_targets([target])

@@ -8,6 +8,7 @@ and work in threads, coroutines and generators.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_log = logging.getLogger("pmtpy")
 _SLEPT_S = 0.1  # a machine sleeps for longer; anchors are right to microseconds, unless a program stands still in all
 
 
@@ -135,8 +137,11 @@ class Region(Mapping[str, Measurement]):
             if isinstance(end, Bookmark):
                 note_region(self._sensors[target], self.label, self._open[target].start.t_ns, end.t_ns)
         self._end_load({t: e.t_ns if isinstance(e, Bookmark) else self._clock.now_ns() for t, e in ends.items()})
-        if failed is not None and error is None:
-            raise failed
+        if failed is not None:
+            if error is None:
+                raise failed
+            # The program's own error is raised; this one has no other way to be seen.
+            _log.warning("region %r: its device failed, too: %s: %s", self.label, type(failed).__name__, failed)
 
     def _end_all(self, stretches: Mapping[str, OpenStretch]) -> dict[str, Bookmark | PmtError]:
         """End the stretch of each sensor: of those first that nobody reads just now, so that none waits for another."""

@@ -139,7 +139,9 @@ def test_a_device_that_was_never_used_is_not_set_up(monkeypatch: pytest.MonkeyPa
     assert r._stamps is None  # when the work began is not known
 
 
-def test_work_that_fails_ends_the_region_and_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_fails_ends_the_region_and_is_raised(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     gpu = Gpu()
     gpu.failure = RuntimeError("CUDA error: an illegal memory access")
     monkeypatch.setitem(sys.modules, "torch", gpu.torch())
@@ -152,6 +154,7 @@ def test_work_that_fails_ends_the_region_and_is_raised(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "torch", other.torch())
     with pytest.raises(ValueError, match="mine"), pmt.region("step", "rapl:virtual", sync="torch"):
         raise ValueError("mine")
+    assert "region 'step': its device failed, too: RuntimeError: too" in caplog.text
 
 
 @pytest.mark.parametrize("wait", [lambda: None])
