@@ -60,7 +60,8 @@ def layout_of(names: Sequence[str], facts: dict[str, Any] | None, joules: str) -
         except (KeyError, TypeError, ValueError):  # metadata of another program, or spoilt: the names must do
             layout = Layout(())
         known = columns(layout)
-        if {c.name for c in known} == set(body):
+        # Without channels nobody says what makes the total.
+        if layout.channels and {c.name for c in known} == set(body):
             return RecordedLayout(layout, known)
     return _by_names(body, EnergyMethod.MEAN if "mean since" in joules else EnergyMethod.TRAPEZOID)
 

@@ -381,3 +381,13 @@ def test_a_file_that_finds_no_room_is_named_as_it_was_asked_for_and_nothing_stay
     with pytest.raises(SinkError, match=f"^cannot write to {place}/b.csv: No space left on device"):
         convert(source, place / "b.csv")
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jls", "pmt"])
+def test_powers_of_which_metadata_say_nothing_stay(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip({"parquet": "pyarrow", "jls": "pyjls"}.get(suffix, "pmtpy"))
+    rows = [f"{1.7e9 + k / 10},{k / 10},,0,10,{k}" for k in range(100)]
+    (tmp_path / "run.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows, ""]))
+    (tmp_path / "run.csv.json").write_text('{"experiment": 5}')
+    convert(tmp_path / "run.csv", tmp_path / f"other.{suffix}")
+    assert load(tmp_path / f"other.{suffix}")["total_W"].tolist() == [10.0] * 100
