@@ -133,4 +133,4 @@ def _print(args: argparse.Namespace, profile: Profile, found: Sequence[Corrected
     show([Table([head, *rows])])
     longest = sorted(found, key=lambda one: -one.seconds)
     told = [(each.name or f"at {each.start_s:.3f} s", why) for each in longest for why in each.energy.warnings]
-    aside(notes(of_longest(told)))
+    aside(notes(of_longest(told, several=len(found) > 1)))

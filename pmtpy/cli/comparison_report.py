@@ -49,7 +49,7 @@ def _of_regions(regions: Sequence[RegionEnergies]) -> list[tuple[str, str]]:
         for name, energy in each.energies.items():
             where = each.region.name or f"region {number}"
             told.setdefault(name, []).extend((where, why.removeprefix(f"{name}: ")) for why in energy.warnings)
-    return [(name, text) for name, texts in told.items() for text in of_longest(texts)]
+    return [(name, text) for name, texts in told.items() for text in of_longest(texts, several=len(regions) > 1)]
 
 
 _WORDS = {"update_period_ms": "update period", "lag_ms": "lag", "kernel": "averaging window", "gain": "gain and offset"}

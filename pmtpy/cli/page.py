@@ -71,15 +71,16 @@ def of_each(told: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(dict.fromkeys(who))}: {text}" for text, who in about.items()]
 
 
-def of_longest(told: Sequence[tuple[str, str]]) -> list[str]:
+def of_longest(told: Sequence[tuple[str, str]], *, several: bool) -> list[str]:
     """Return texts that differ from region to region by no more than their figures once, with those of the longest.
 
-    ``told``: names of regions and texts about them, the longest region first. With several regions each says which.
+    ``told``: names of regions and texts about them, the longest region first. ``several``: whether there are several
+    regions, with a text or not; then each says which.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for where, text in told:
         found.setdefault(_FIGURES.sub("", text), []).append((where, text))
-    if len({where for where, _ in told}) < 2:
+    if not several:
         return [alike[0][1] for alike in found.values()]
     return [f"{alike[0][1]} ({_places([where for where, _ in alike])})" for alike in found.values()]
 

@@ -95,6 +95,12 @@ def test_one_fact_of_several_regions_stands_there_once() -> None:
     assert "12 rows lost (whole)" in shown
 
 
+def test_a_fact_of_one_region_among_others_says_of_which() -> None:
+    told = {"whole": (), "solve": ("gpu: 3 rows lost",)}
+    regions = [RegionEnergies(Span(0.0, 8.0, n), {"gpu": Energy(1.0, 1.0, 1.0, warnings=w)}) for n, w in told.items()]
+    assert "note: gpu: 3 rows lost (solve)" in plain(page(Comparison("gpu", True, (), tuple(regions)), []))
+
+
 def test_one_fact_of_several_sensors_stands_there_once() -> None:
     energies = {name: Energy(100.0, 1.0, 50.0, warnings=(f"{name}: its zero drifts",)) for name in ("gpu", "meter")}
     energies["board"] = Energy(100.0, 1.0, 50.0, warnings=("board: 12 rows lost",))
