@@ -17,6 +17,7 @@ from itertools import count
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._covariance import Noise
 from pmtpy.analysis.characterisation._description import describe, design_of, errors, told_by
 from pmtpy.analysis.characterisation._families import (
     BOTH,
@@ -70,6 +71,7 @@ _PROFILE_STEPS = (
 )  # of the width: the least and the most of a profile's first step; each is twice the one before
 _NARROWEST = 0.02  # of a period
 _IN_STEP_OFFSETS = 33  # over a period, at which a kernel that cuts an edge of a load is looked for
+_IN_STEP_WIDTHS, _IN_STEP_READINGS = (0.05, 2.0, 24), 200  # widths in periods: from, to, how many
 
 
 def fit_kernel(
@@ -152,9 +154,9 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     noise, _ = errors(problem, least, design_of(problem, least)[1])
     told = told_by(problem, least)
 
-    def misfit(f: Fit, blur: Floats | float = 1.0) -> float:
-        """Minus twice the log-likelihood of readings, each ``blur`` times as unsure, and of what is known before."""
-        return noise.misfit(problem.t, np.asarray(told(f) / blur, np.float64)) + problem.unusual(f) ** 2
+    def misfit(f: Fit) -> float:
+        """Minus twice the log-likelihood of readings, and of what is known before."""
+        return noise.misfit(problem.t, told(f)) + problem.unusual(f) ** 2
 
     minima = [(f, misfit(f)) for f in fits]
     each = {f.family: (f, m) for f, m in sorted(minima, key=lambda row: -row[1])}  # the best of each family
@@ -169,8 +171,8 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
             rows = _profile(problem, shape, top, weights, (name, misfit, low))
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
             slopes += rows
-    in_step = _in_step(problem, found[fit.best.family][0], weights, misfit)
-    slopes += [(f, m) for f, m in in_step if not fit.best.gain.contains(f.gain)]
+    top, low = found[fit.best.family]
+    slopes += [(f, low + m) for f, m in _in_step(problem, top, weights, noise) if not fit.best.gain.contains(f.gain)]
     if not problem.metered:
         fit = nearest(fit)
     fit = with_doubt(fit, minima, slopes)
@@ -353,23 +355,35 @@ def _profile(
     return found
 
 
-def _in_step(
-    problem: Problem, best: Fit, weights: Floats, misfit: Callable[[Fit, Floats], float]
-) -> list[tuple[Fit, float]]:
-    """Return fits of the same kernel at other offsets, judged by what no error of the instants explains.
+def _in_step(problem: Problem, best: Fit, weights: Floats, noise: Noise) -> list[tuple[Fit, float]]:
+    """Return fits of this kernel at other offsets, and of boxcars, judged by what no error of the instants explains.
 
-    Of a load that keeps step readings show the same part all the time. Where that is cut by an edge, a reading moves by
-    watts with the microseconds by which an instant is off, so that a kernel which sees no edge explains them better by
-    far, and has another gain.
+    Beside each, by how much it is worse than the best. Of a load that keeps step readings show the same part all the
+    time. Where that is cut by an edge, a reading moves by watts with the microseconds by which an instant is off, so
+    that a kernel which sees no edge explains them better by far, and has another gain. Some readings tell that as well
+    as all: those that edges move most, and others from all over the recording.
     """
-    found, step = [], problem.step_s * np.eye(len(best.point))[0]
-    late_s = np.hypot(problem.late_s, problem.rate_sd * problem.t)
-    for share in np.linspace(-0.5, 0.5, _IN_STEP_OFFSETS):
-        point = best.point + share * problem.period * np.eye(len(best.point))[0]
-        fit = evaluate(problem, best.family, point, weights)
-        moves = problem.filtered(point + step, best.family) - problem.filtered(point - step, best.family)
-        late2 = (late_s * fit.gain * moves / (2.0 * problem.step_s)) ** 2
-        found.append((fit, misfit(fit, np.sqrt(1.0 + late2 / best.loss))))
+    step = problem.step_s * np.eye(len(best.point))[0]
+
+    def moves(of: Problem, family: str, point: Floats) -> Floats:
+        apart = of.filtered(point + step, family) - of.filtered(point - step, family)
+        return np.asarray(apart / (2.0 * problem.step_s), np.float64)
+
+    many = min(_IN_STEP_READINGS, len(problem.y))
+    edges = np.argsort(-np.abs(moves(problem, best.family, best.point)), kind="stable")[: many // 4]
+    evenly = np.linspace(0.0, len(problem.y) - 1.0, many - len(edges)).round().astype(np.int64)
+    rows = np.isin(np.arange(len(problem.y)), np.concatenate([edges, evenly]))
+    part, own = problem.part(rows), Noise(noise.own[rows], noise.slow)
+    top = evaluate(part, best.family, best.point, weights[rows])
+    told, late_s = told_by(part, top), np.hypot(problem.late_s, problem.rate_sd * part.t)
+    least, found = own.misfit(part.t, top.residuals) + part.unusual(top) ** 2, []
+    widths = problem.period * np.geomspace(*_IN_STEP_WIDTHS)
+    boxcars = [(BOXCAR, np.array([best.offset, width, 0.0, 0.0, *best.point[4:]])) for width in widths.tolist()]
+    for family, start in [(best.family, best.point), *boxcars]:
+        for share in np.linspace(-0.5, 0.5, _IN_STEP_OFFSETS):
+            fit = evaluate(part, family, start + share * problem.period * np.eye(len(start))[0], weights[rows])
+            blur = np.hypot(1.0, late_s * fit.gain * moves(part, family, fit.point) / math.sqrt(max(best.loss, 1e-300)))
+            found.append((fit, own.misfit(part.t, told(fit) / blur) + part.unusual(fit) ** 2 - least))
     return found
 
 

@@ -121,7 +121,8 @@ def fit_clock(
     middle = float((t[0] + t[-1]) / 2.0)
     x = np.stack([np.ones(len(t)), t - middle], axis=1)
     # What is known of such clocks keeps a few edges, close together, from showing a rate that no clock has.
-    weights, known = np.ones(len(t)), np.diag([0.0, (_ONE_EDGE_S / RATE_SD) ** 2])
+    one = math.hypot(_ONE_EDGE_S, meter.cell_s / math.sqrt(12.0))  # within a row of samples an edge may lie anywhere
+    weights, known = np.ones(len(t)), np.diag([0.0, (one / RATE_SD) ** 2])
     for _ in range(5):
         inverse = np.linalg.inv((x * weights[:, None]).T @ x + known)
         fit = inverse @ (x.T @ (weights * late))
@@ -133,7 +134,7 @@ def fit_clock(
         msg = f"the meter's rises scatter by {1e3 * sd:.3g} ms about the load's stamps: they belong to different loads"
         raise DeclinedError(msg)
     # Before a few show how much they scatter, one is known by what others were off by.
-    sd = max(sd * student_95(freedom) / Z95, _ONE_EDGE_S / math.sqrt(len(t)))
+    sd = max(sd * student_95(freedom) / Z95, one / math.sqrt(len(t)))
     offset, rate = (
         Estimate.normal(float(v), float(e)) for v, e in zip(fit, sd * np.sqrt(np.diag(inverse)), strict=True)
     )
@@ -241,4 +242,10 @@ def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> f
         return math.nan
     share = 0.25 if around_s <= _EDGE_S else 0.1
     above = np.flatnonzero(power > low + max(share * (high - low), 6.0 * noise))
-    return float(t[above[0]] - edge) if len(above) else math.nan
+    if not len(above) or not 0 < above[0] < len(t) - 1:
+        return math.nan
+    # Where within a row, or late within the one before, tells what was used in both beyond the level before.
+    i, ends = int(above[0]), meter.t_s[first : last + 1]
+    used = meter.joules[first + i + 1] - meter.joules[first + i - 1] - low * (ends[i + 1] - ends[i - 1])
+    rose = ends[i + 1] - used / max(power[i + 1] - low, power[i] - low)
+    return float(max(rose, ends[i - 1]) - edge)
