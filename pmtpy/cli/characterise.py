@@ -27,7 +27,17 @@ from pmtpy.io.read.cut import Cut
 from pmtpy.io.recorded import corrected_by
 from pmtpy.lab.found import Found
 from pmtpy.lab.own_cures import own_cures
-from pmtpy.lab.recorded import AS_SHOWN, one_run, power_column, read_file, read_series, read_stamps, sensor_column
+from pmtpy.lab.recorded import (
+    AS_SHOWN,
+    one_run,
+    power_column,
+    read_file,
+    read_series,
+    read_stamps,
+    sensor_column,
+    stamped_load,
+    stamped_readings,
+)
 from pmtpy.sensor.registry import canonical, split_target
 
 if TYPE_CHECKING:
@@ -153,7 +163,10 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
         say(f"note: {what}: its clock and kernel can be told, but no profile can be made of it; for that {AS_SHOWN}")
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
     meter, one_clock = _metered(path, args, cut, table) if args.meter else (None, False)
-    polls = read_series(table, column, alone=not args.load and not args.meter)
+    own = stamped_load(table) if load is None and not one_clock else None  # a meter by the same clock tells more
+    polls = read_series(table, column, alone=load is None and own is None and not args.meter)
+    if own is not None:
+        polls, load = stamped_readings(polls, own, say)
     del table  # the other columns of an hour take as much memory as what is made of this one
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
     return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, by)

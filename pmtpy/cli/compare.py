@@ -10,7 +10,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -304,5 +304,4 @@ def _lived(sensor: Sensor, read: pd.DataFrame, channel: str, start_ns: int) -> T
     """Return what a sensor has written, on the host's monotonic clock, in seconds since the start."""
     anchor = acquisition_of(sensor).anchor
     trace = trace_of(read, channel or "total", f"{sensor.target}#{channel}" if channel else sensor.target)
-    zero_s = (start_ns - anchor.monotonic_ns) / 1e9
-    return replace(trace, t_s=np.asarray((trace.t_s - anchor.unix_ns / 1e9) - zero_s, np.float64))
+    return trace.shifted(-anchor.unix_ns / 1e9).shifted((anchor.monotonic_ns - start_ns) / 1e9)

@@ -9,6 +9,9 @@ import numpy as np
 
 from pmtpy.core._arrays import Floats
 
+MOST_AROUND = 8192
+"""Switches looked at for one interval, unless it has more itself: they tell the levels well enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadIntervals:
@@ -49,6 +52,20 @@ class LoadIntervals:
     def ending(self, early_s: float) -> LoadIntervals:
         """Return the load with each end earlier, though not before its start nor after the next one."""
         return replace(self, off_s=np.clip(self.off_s - early_s, self.on_s, np.append(self.on_s[1:], np.inf)))
+
+    def shifted(self, by_s: float) -> LoadIntervals:
+        """Return the load on a clock that is ahead by ``by_s``."""
+        return replace(self, on_s=self.on_s + by_s, off_s=self.off_s + by_s, known_s=self.known_s + by_s)
+
+    def about(self, start_s: float, end_s: float, margin_s: float) -> LoadIntervals:
+        """Return what is told of an interval and of a margin around it; of less where it is switched very often."""
+        while margin_s > 1e-9 and self.switches(start_s - margin_s, end_s + margin_s) > MOST_AROUND:
+            margin_s /= 2.0
+        first, last = start_s - margin_s, end_s + margin_s
+        on, known = (self.off_s >= first) & (self.on_s <= last), self.known_s
+        known = known[(known[:, 1] >= first) & (known[:, 0] <= last)]
+        ends = np.clip(self.on_s[on], first, None), np.clip(self.off_s[on], None, last)
+        return replace(self, on_s=ends[0], off_s=ends[1], known_s=np.clip(known, first, last))
 
     def knows(self, start_s: float, end_s: float) -> bool:
         """Whether all that the load did in an interval is known."""

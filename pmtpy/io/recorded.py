@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,14 @@ import numpy.typing as npt
 from pmtpy.core.calibration.profile import applied_to
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.numbers import real, whole
 from pmtpy.core.presentation import utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns
-from pmtpy.io.write.base import Ending, Header, RecordedMark, RecordedRegion
+from pmtpy.io.write.base import Ending, Header, RecordedLoad, RecordedMark, RecordedRegion, Stretches
 
 Flags = npt.NDArray[np.bool_]
 _UNITS = {q.value: q for q in Quantity}
@@ -188,6 +190,26 @@ def _marks_of(facts: dict[str, Any] | None) -> tuple[RecordedMark, ...]:
     return tuple(found)
 
 
+def load_of(facts: dict[str, Any] | None) -> RecordedLoad | None:
+    """Return when the load was on, as metadata tell it; None where they do not, or tell what cannot be."""
+    given = (facts or {}).get("load")
+    if not isinstance(given, dict):
+        return None
+    on_ns, known_ns = (_stretches(given.get(key)) for key in ("on_ns", "known_ns"))
+    return RecordedLoad(on_ns, known_ns) if on_ns is not None and known_ns else None
+
+
+def _stretches(given: object) -> Stretches | None:
+    """Return stretches of time if they are in order and do not overlap."""
+    if not isinstance(given, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in given):
+        return None
+    ends = [_instant(end) for pair in given for end in pair]
+    edges = [end for end in ends if end is not None]
+    if len(edges) < len(ends) or any(b < a for a, b in pairwise(edges)):
+        return None
+    return tuple(zip(edges[::2], edges[1::2], strict=True))
+
+
 def _zero_ns(facts: dict[str, Any], start_unix_s: float) -> int | None:
     """Return a Unix time on the clock of the times in metadata; None where that is not known."""
     anchor = anchor_of(facts, "start")
@@ -210,6 +232,16 @@ def regions_in(facts: dict[str, Any] | None, start_unix_s: float) -> list[Span]:
         return []
     found = [Span((r.start_ns - zero_ns) / 1e9, (r.end_ns - zero_ns) / 1e9, r.label) for r in _regions_of(facts)]
     return sorted(found, key=lambda r: (r.start, -r.end))
+
+
+def load_in(facts: dict[str, Any] | None, start_unix_s: float) -> LoadIntervals | None:
+    """Return when the load was on while it was recorded, in seconds since a Unix time; None where nothing is known."""
+    zero_ns, load = _zero_ns(facts or {}, start_unix_s), load_of(facts)
+    if zero_ns is None or load is None:
+        return None
+    on_s, known_s = ((np.array(each, np.int64).reshape(-1, 2) - zero_ns) / _NS for each in (load.on_ns, load.known_ns))
+    on_s = on_s[on_s[:, 1] > on_s[:, 0]]
+    return LoadIntervals(on_s[:, 0], on_s[:, 1], known_s, absolute=False)
 
 
 def corrected_by(facts: dict[str, Any] | None, name: str | None = None) -> frozenset[str]:
@@ -279,6 +311,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         time_u_s=time_u_of(known),
         aged_s=aged_of(known),
         marks=_marks_of(facts),
+        load=load_of(facts),
     )
 
 

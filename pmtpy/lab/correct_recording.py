@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.analysis.clocking import estimate_updates, update_series
-from pmtpy.analysis.energy.estimate import Energy, likely_energy
+from pmtpy.analysis.energy.estimate import Energy, likely_energy, stamps_around_s
 from pmtpy.analysis.energy.live import known_responses
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
@@ -29,7 +29,7 @@ from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
-from pmtpy.lab.recorded import AS_SHOWN, power_column, read_series, regions_of, said_of_regions
+from pmtpy.lab.recorded import AS_SHOWN, power_column, read_series, regions_of, said_of_regions, stamped_load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,9 @@ def correct_recording(
 ) -> list[CorrectedEnergy]:
     """Correct the energies of a recording: of each region or block of the load, or between two times.
 
-    Regions are those that markers enclose, and those that the program measured while it was recorded.
+    Regions are those that markers enclose, and those that the program measured while it was recorded. Where the program
+    said meanwhile when the device worked, its stamps are used as those of a load that is given are: of regions for
+    which they are all that it did.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def correct_recording(
     channel : str, optional
         Which power of the recording. None: the profile's.
     load : LoadIntervals, optional
-        When the load was on; sharpens the result.
+        When the load was on; sharpens the result. None: as the recording has it.
     between : pair of float, optional
         Seconds since the first row.
     load_period_s : pair of float, optional
@@ -101,9 +103,8 @@ def correct_recording(
     lattice = estimate_updates(polls.t_s, polls.watts)
     _refuse_another_period(profile, lattice.period_s, path)
     updates = update_series(polls.t_s, _true_watts(profile, table, column, polls.watts, report), lattice)
-    shift = 0.0
+    shift, own = 0.0, stamped_load(table, alone=True) if load is None else None
     if load is not None:
-        updates = updates.dated()
         if polls.absolute != load.absolute:
             msg = f"{path} and the stamps of the load are on different clocks: one of them has no wall time"
             raise TargetError(msg)
@@ -116,17 +117,20 @@ def correct_recording(
     else:
         for why in said_of_regions(table) if load is None else ():
             report(f"note: {why}")
-        blocks = _regions(table) if load is None else [Span(*at, "") for at in zip(load.on_s, load.off_s, strict=True)]
+        worked = load if own is None else own.about(first, last, 0.0)
+        blocks = (_regions(table) if load is None else []) or _blocks(worked)
         intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), path, report)
-    found = []
-    for start, end, name in intervals:
+    found, around_s = [], max(stamps_around_s(r) for _, r in responses)
+    loads = [load] * len(intervals) if own is None else _own_stamps(own, intervals, around_s, report)
+    for (start, end, name), stamps in zip(intervals, loads, strict=True):
+        shown = updates if stamps is None else updates.dated()
         energy = likely_energy(
-            updates.t_s + shift,
-            updates.watts,
+            shown.t_s + shift,
+            shown.watts,
             responses,
             start_s=start,
             end_s=end,
-            load=load,
+            load=stamps,
             load_period_s=load_period_s,
         )
         found.append(CorrectedEnergy(start - first, end - start, energy, name))
@@ -141,6 +145,27 @@ def correct_recording(
 def _regions(table: pd.DataFrame) -> list[Span]:
     """Return what was marked or measured, by elapsed times; regions may nest, touch and overlap."""
     return regions_of(table, table["elapsed"].to_numpy(np.float64))
+
+
+def _own_stamps(
+    own: LoadIntervals,
+    intervals: Sequence[tuple[float, float, str]],
+    around_s: float,
+    report: Callable[[str], None],
+) -> list[LoadIntervals | None]:
+    """Return the stamps of a recording about each interval; None where they are not all that the load did in it."""
+    told = [own.about(start, end, around_s) if own.knows(start, end) else None for start, end, _ in intervals]
+    if None in told:
+        report(
+            f"note: {told.count(None)} of {len(told)} regions are corrected without the load's stamps, which do not "
+            "tell all that it did in them"
+        )
+    return told
+
+
+def _blocks(load: LoadIntervals | None) -> list[Span]:
+    """Return the blocks of a load."""
+    return [] if load is None else [Span(*at, "") for at in zip(load.on_s.tolist(), load.off_s.tolist(), strict=True)]
 
 
 def _intervals(

@@ -27,7 +27,7 @@ from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
 from pmtpy.io.read.device_trace import KIND as TRACE
-from pmtpy.io.recorded import anchor_of, regions_in
+from pmtpy.io.recorded import anchor_of, load_in, regions_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 AS_SHOWN = "record it as the sensor shows it, with -o calibration=none"  # the cure for what was corrected already
 _NAMED = 6  # regions that a text names; there may be thousands
 _LITTLE = 0.02  # of a region, by which its ends may be off without a word
+_MOSTLY = 0.5  # of a recording, that stamps have to tell of
 _STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
 
@@ -145,17 +146,25 @@ def _measured(table: pd.DataFrame, t_s: Floats) -> tuple[list[Span], list[Span]]
     """Return the regions that the program measured meanwhile: those within the rows, and those in part beyond them."""
     if not len(table):
         return [], []
-    elapsed = table["elapsed"].to_numpy(np.float64)
-    zero_s = float(table["time"].iloc[0]) - float(elapsed[0])
-    first, last = float(elapsed[0]), float(elapsed[-1])
-    found = regions_in(table.attrs["metadata"], zero_s)
+    first, last = float(table["elapsed"].iloc[0]), float(table["elapsed"].iloc[-1])
+    found = regions_in(table.attrs["metadata"], _zero_s(table))
     there = [r for r in found if r.start < r.end and r.end > first and r.start < last]
     edges = np.array([(r.start, r.end) for r in there], np.float64).reshape(-1, 2)
-    # Beyond the rows time goes on as it did at their ends.
-    ends = np.interp(edges, elapsed, t_s) + edges - np.clip(edges, first, last)
+    ends = _laid(table, t_s, edges)
     spans = [Span(start, end, r.name) for (start, end), r in zip(ends.tolist(), there, strict=True)]
     whole = ((edges[:, 0] >= first) & (edges[:, 1] <= last)).tolist()
     return list(itertools.compress(spans, whole)), [s for s, inside in zip(spans, whole, strict=True) if not inside]
+
+
+def _zero_s(table: pd.DataFrame) -> float:
+    """Return the wall time at which ``elapsed`` is zero, as recorded: the times may have been laid on other clocks."""
+    return float(table.attrs.get("began", table["time"].iloc[0] - table["elapsed"].iloc[0]))
+
+
+def _laid(table: pd.DataFrame, t_s: Floats, at_s: Floats) -> Floats:
+    """Return instants of elapsed time by the times ``t_s`` of the rows; beyond these time goes on as at their ends."""
+    elapsed = table["elapsed"].to_numpy(np.float64)
+    return np.asarray(np.interp(at_s, elapsed, t_s) + at_s - np.clip(at_s, elapsed[0], elapsed[-1]), np.float64)
 
 
 def untold(spans: Sequence[Span], others: Iterable[Span]) -> list[Span]:
@@ -295,7 +304,8 @@ def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | N
 def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadIntervals:
     """Read when a load was on: from a load stamp file, or from the start and end markers of any recording.
 
-    Of a recording without markers, from the regions that the program measured meanwhile.
+    Of a recording without markers, from the stamps of its load that the program made meanwhile; else from the regions
+    that it measured.
 
     Raises TargetError: it cannot be opened, or has no such markers.
     Raises FileFormatError: it is no recording.
@@ -306,6 +316,9 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
     marks = marked(table, t_s)
     spans = marks or sorted(itertools.chain(*_measured(table, t_s)), key=attrgetter("start"))
     stamps = _one_after_another(spans, absolute=times == "time")
+    own = stamped_load(table)
+    if own is not None and not marks:
+        return own
     if stamps is None:
         hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) or regions, in turn, that say when the load was on"
@@ -322,6 +335,39 @@ def marked_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals | 
     """Return the blocks of a load that start and end markers enclose, or None; times as of :func:`read_series`."""
     times = times_of(table, alone=alone)
     return _one_after_another(marked(table, table[times].to_numpy(np.float64)), absolute=times == "time")
+
+
+def stamped_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals | None:
+    """Return when the load was on by the stamps that the program made while it was recorded, or None.
+
+    Times as of :func:`read_series`. For which time that is all is in ``known_s``.
+    """
+    load = load_in(table.attrs["metadata"], _zero_s(table)) if len(table) else None
+    if load is None:
+        return None
+    times = times_of(table, alone=alone)
+    t_s = table[times].to_numpy(np.float64)
+    on_s, off_s, known_s = (_laid(table, t_s, each) for each in (load.on_s, load.off_s, load.known_s))
+    return LoadIntervals(on_s, off_s, known_s, absolute=times == "time")
+
+
+def stamped_readings(
+    polls: Series, load: LoadIntervals, report: Callable[[str], None] = _log.warning
+) -> tuple[Series, LoadIntervals | None]:
+    """Return readings of a time of which a recording's own stamps tell all that the load did, and these stamps.
+
+    Who characterises a sensor takes a load for all that there was. Where the stamps tell of less than half of the
+    recording, all readings are returned, without a load.
+    """
+    first, last = float(polls.t_s[0]), float(polls.t_s[-1])
+    start, end = max(np.clip(load.known_s, first, last).tolist(), key=lambda known: known[1] - known[0])
+    told = f"the recording's own stamps of the load tell of {end - start:.3g} of its {last - first:.3g} s"
+    if end - start < _MOSTLY * (last - first) or not load.switches(start, end):
+        report(f"note: {told}: they are not used; give them with --load if nothing else ran")
+        return polls, None
+    if (start, end) != (first, last):
+        report(f"note: {told}, which alone are looked at")
+    return polls.between(start, end), load.about(start, end, 0.0)
 
 
 def _one_after_another(spans: Sequence[Span], *, absolute: bool) -> LoadIntervals | None:

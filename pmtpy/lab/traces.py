@@ -17,7 +17,16 @@ from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
-from pmtpy.lab.recorded import one_run, power_column, powers_of, regions_of, said_of_regions, times_of, untold
+from pmtpy.lab.recorded import (
+    one_run,
+    power_column,
+    powers_of,
+    regions_of,
+    said_of_regions,
+    stamped_load,
+    times_of,
+    untold,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,6 +137,7 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
         polling=Polling.of(read.attrs["metadata"]),
         time_u_s=time_u_of(read.attrs["metadata"]),
         aged_s=aged_of(read.attrs["metadata"]),
+        load=stamped_load(read),
     )
 
 

@@ -388,8 +388,8 @@ class Region(Mapping[str, Measurement]):
             stamps = self.__dict__.setdefault("_first_stamps", LoadStamps(self._clock))
             for target, stretch in self._open.items():
                 acquisition = self._acquisitions[target]
-                # To others they are of no use.
-                if acquisition.calibration is not None and acquisition.clock is self._clock:
+                # One without a profile may be dumped, and corrected later.
+                if acquisition.clock is self._clock:
                     acquisition.loads.begin(stamps, stretch.start.t_ns)
             self._stamps = stamps
         return self._stamps

@@ -15,12 +15,11 @@ from types import TracebackType
 import numpy as np
 
 from pmtpy.core.clock import Clock
-from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.load_intervals import MOST_AROUND, LoadIntervals
 from pmtpy.core.rows import Ints
 from pmtpy.errors import SensorClosedError
 
 _MOST_STAMPS = 1 << 21  # kept, 16 MB: a loop may make millions
-_MOST_AROUND = 8192  # looked at for one interval, unless it has more itself: they tell the levels well enough
 
 
 class LoadStamps:
@@ -151,20 +150,29 @@ class LoadHistory:
                     [s.number(start_ns - margin_ns, end_ns + margin_ns) for s, _ in stamping],
                     bisect_right(kept, end_ns + margin_ns) - bisect_left(kept, start_ns - margin_ns),
                 )
-                > _MOST_AROUND
+                > MOST_AROUND
             ):
                 margin_ns //= 2
-            first_ns, last_ns = start_ns - margin_ns, end_ns + margin_ns
-            # Of what was at rest before, nobody remembers whether it was.
-            whole_ns = max(first_ns, self._whole_ns) if self._whole_ns is not None else first_ns
-            on_ns, known_ns = (_between(each, whole_ns, last_ns) for each in (self._on_ns, self._known_ns))
-        for stamps, since_ns in stamping:
-            on, known = stamps.told(since_ns, first_ns, last_ns)
-            on_ns += on
-            known_ns += known
-        on_s, known_s = (((_united(ns) - start_ns) / 1e9).reshape(-1, 2) for ns in (on_ns, known_ns))
+        told = self.between(start_ns - margin_ns, end_ns + margin_ns)
+        on_s, known_s = ((ns - start_ns) / 1e9 for ns in told)
         load = LoadIntervals(on_s[:, 0], on_s[:, 1], known_s, absolute=False)
         return load if load.knows(0.0, (end_ns - start_ns) / 1e9) else None
+
+    def between(self, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
+        """Return when the load was on between two instants, and for which time that is known; each of shape (n, 2).
+
+        Stretches come in order and do not touch. One that has not ended is on until the second instant.
+        """
+        with self._lock:
+            stamping = list(self._open.items())
+            # Of what was at rest before, nobody remembers whether it was.
+            whole_ns = max(start_ns, self._whole_ns) if self._whole_ns is not None else start_ns
+            on_ns, known_ns = (_between(each, whole_ns, end_ns) for each in (self._on_ns, self._known_ns))
+        for stamps, since_ns in stamping:
+            on, known = stamps.told(since_ns, start_ns, end_ns)
+            on_ns += on
+            known_ns += known
+        return _united(on_ns).reshape(-1, 2), _united(known_ns).reshape(-1, 2)
 
 
 def _halved(edges_ns: array[int]) -> int:

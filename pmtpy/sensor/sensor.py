@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pmtpy.sensor._device_trace import Trace
 
 _HISTORY_S = 2.0
+# Of what the load did before a dump: its first rows show it. Ten seconds are ten windows of the widest that are known.
+_LOAD_BEFORE_NS = 10_000_000_000
 
 
 class Sensor:
@@ -322,6 +324,8 @@ class Sensor:
         Several threads may do so at once, and one that is interrupted (Ctrl-C) may do so again: the dump is over only
         when its file is finished.
         """
+        from pmtpy.io.write import RecordedLoad  # loaded by the dump
+
         made = self._acquisition
         short_ns, left = made.catch_up(until_ns)
         with made.intake.lock.even_in_vain() as hangs:
@@ -333,7 +337,9 @@ class Sensor:
                 said.append(f"labels of marks that no row followed before the end: {', '.join(left)}")
             remarks = replace(remarks, warnings=(*remarks.warnings, *said))
             short_ns = min(short_ns, max(0, until_ns - self._dumped_since_ns))
-            writer.end(now, str(made.intake.failure or hangs or ""), remarks, short_ns)
+            begin_ns = self._dumped_since_ns - _LOAD_BEFORE_NS
+            load = RecordedLoad.of(*made.loads.between(begin_ns, now.monotonic_ns))
+            writer.end(now, str(made.intake.failure or hangs or ""), remarks, short_ns, load)
             if self._dump is writer:
                 made.end_feed()
         ending = writer.wait()

@@ -20,7 +20,7 @@ from pmtpy.io.convert import convert
 from pmtpy.io.read import load
 from pmtpy.io.recorded import ending_of, header_of
 from pmtpy.io.write import Ending, Header, open_sink
-from pmtpy.io.write.base import RecordedRegion
+from pmtpy.io.write.base import RecordedLoad, RecordedRegion
 
 START_NS, UNIX_NS, STEP_NS, ROWS = 7_000_000_000, 1_700_000_000_000_000_000, 10_000_000, 60
 FITTED = Response(
@@ -48,6 +48,8 @@ ENDING = Ending(
     Anchor(START_NS + 10**9, UNIX_NS + 10**9 + 70), ROWS, 3, 2, complete=False, error="the disk was full",
     regions=(RecordedRegion("solve, a", START_NS + 5 * STEP_NS, START_NS + 30 * STEP_NS),),
     remarks=("the stream was damaged 2 times", "rows may be early"), time_u_s=0.0021, aged_s=0.03,
+    load=RecordedLoad(((START_NS - 7, START_NS + 9 * STEP_NS), (START_NS + 11 * STEP_NS, START_NS + 12 * STEP_NS)),
+                      ((START_NS - 7, START_NS + 10 * STEP_NS), (START_NS + 11 * STEP_NS, START_NS + 40 * STEP_NS))),
 )  # fmt: skip
 # Texts of other programs hold no more than these programs know; what is ours stands beside them.
 OURS, FOREIGN = ("csv", "parquet", "jls"), ("pmt", "ps3")

@@ -20,7 +20,7 @@ from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.convert import convert
-from pmtpy.io.write import Ending, Header, Options, RecordedRegion, open_sink
+from pmtpy.io.write import Ending, Header, Options, RecordedLoad, RecordedRegion, open_sink
 from pmtpy.io.write._trace import Slice, edges, lanes
 from pmtpy.regions.region import Region
 from tests.support.repeated import FULL, Task, World
@@ -40,6 +40,7 @@ REGIONS = (
     RecordedRegion("innen", START + 2 * S + S // 4, START + 3 * S),
     RecordedRegion("quer", START + 3 * S + S // 2, START + 5 * S),
 )
+LOAD = RecordedLoad(((START + 6 * S, START + 7 * S),), ((START + 5 * S, START + 8 * S),))
 
 
 def recording(path: Path, *, stepped_ns: int = 0, slept_ns: int = 0, layout: Layout | None = None) -> Path:
@@ -61,7 +62,7 @@ def recording(path: Path, *, stepped_ns: int = 0, slept_ns: int = 0, layout: Lay
     sink = open_sink(path, header)
     sink.write(Frame(t, watts, joules, np.full((ROWS, 1), 40.0), np.where(k == 60, 4, 0), unknown, marks))
     end = Anchor(int(t[-1]), UNIX + int(t[-1]) - START + stepped_ns, BOOT + int(t[-1]) - START + slept_ns)
-    sink.close(Ending(end, ROWS, 4, 0, complete=True, regions=REGIONS))
+    sink.close(Ending(end, ROWS, 4, 0, complete=True, regions=REGIONS, load=LOAD))
     return path
 
 
@@ -112,6 +113,7 @@ def test_the_trace_processor_reads_what_was_recorded(tmp_path: Path) -> None:
         ("regions 2", "quer", START + 3 * S + S // 2, 3 * S // 2),
         ("gaps", "4 rows lost", times()[59], 5 * STEP),
         ("gaps", "gpu: no value", third, STEP),
+        ("load", "load", START + 6 * S, S),
     }
     assert marks == [('a, "b"', times()[25] + shift)]
     costs = {(name, key.removeprefix("debug.")): float(value) for name, key, value in facts}
@@ -297,6 +299,8 @@ def test_the_reader_of_otf2_sees_units_modes_values_and_regions(tmp_path: Path) 
     assert ("Enter", "regions", "Lösung 解", START + 2 * S) in regions
     assert ("Leave", "regions", "Lösung 解", START + 4 * S) in regions
     assert ("Enter", "regions 2", "quer", START + 3 * S + S // 2) in regions
+    assert ("Enter", "load", "load", START + 6 * S) in regions
+    assert ("Leave", "load", "load", START + 7 * S) in regions
     assert (clock.timer_resolution, clock.global_offset) == (S, START)
     assert clock.realtime_timestamp == pytest.approx(UNIX, abs=1000)  # not the day of the conversion
 
@@ -385,7 +389,7 @@ def test_a_recording_alone_is_a_trace_of_chrome(tmp_path: Path) -> None:
         "select count(*) from counter join counter_track t on t.id = track_id where t.name = 'gpu [W] W'",
     )
     assert errors == []
-    assert ("quer", 3 * S // 2) in slices
+    assert {("quer", 3 * S // 2), ("load", S)} <= set(slices)
     assert count == [(ROWS - 1,)]
     assert json.loads((tmp_path / "a.json").read_text())["baseTimeNanoseconds"] == pytest.approx(UNIX, abs=1000)
 

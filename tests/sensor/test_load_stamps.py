@@ -156,7 +156,7 @@ def test_stretches_of_any_order_are_the_same_as_in_order() -> None:
 
 
 def test_of_a_load_that_is_switched_very_often_the_nearest_stamps_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_stamps, "_MOST_AROUND", 40)
+    monkeypatch.setattr(load_stamps, "MOST_AROUND", 40)
     history = LoadHistory(ManualClock())
     for i in range(100):
         passed(history, float(i), i + 0.75, (i + 0.25, i + 0.5))
@@ -168,7 +168,7 @@ def test_of_a_load_that_is_switched_very_often_the_nearest_stamps_are_told(monke
 
 
 def test_of_however_many_stamps_those_are_copied_once_that_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_stamps, "_MOST_AROUND", 40)
+    monkeypatch.setattr(load_stamps, "MOST_AROUND", 40)
     clock, asked, told = ManualClock(), list[tuple[int, int]](), LoadStamps.told
 
     def counted(self: LoadStamps, since_ns: int | None, start_ns: int, end_ns: int) -> tuple[list[int], list[int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pmtpy.analysis.characterisation._step_response import StepResponse
@@ -38,6 +38,12 @@ class Series:
     watts: Floats
     absolute: bool = True
     joules: Floats | None = None
+
+    def between(self, start_s: float, end_s: float) -> Series:
+        """Return what was read in a stretch of time, both ends included."""
+        inside = (self.t_s >= start_s) & (self.t_s <= end_s)
+        joules = None if self.joules is None else self.joules[inside]
+        return replace(self, t_s=self.t_s[inside], watts=self.watts[inside], joules=joules)
 
     def curve(self) -> PowerTrace:
         """Return the power as a curve: by its energies where they are known, else by its samples.

@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
-from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.energy.estimate import region_energy, stamps_around_s
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.signal.updates import tidy
@@ -25,6 +25,7 @@ from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
 from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError, TargetError
@@ -93,7 +94,8 @@ def compare(
                 joules, u, watts = (measured or {})[name, span.name]
                 energy = replace(energy, joules=joules, uncertainty_joules=u, watts=watts)
             if name in following:
-                energy = _corrected(name, energy, following[name], span)
+                load = p.trace.load if one_clock else None
+                energy = _corrected(name, energy, following[name], span, load)
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
         common = {n: _in_common(ready, found, (n, chosen), span) for n in energies} if chosen in energies else {}
@@ -225,10 +227,12 @@ def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
     return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
-def _corrected(name: str, energy: Energy, follows: Follows, span: Span) -> Energy:
-    updates = follows.updates
+def _corrected(name: str, energy: Energy, follows: Follows, span: Span, load: LoadIntervals | None) -> Energy:
+    updates, response, ends = follows.updates, follows.response, (span.start, span.end)
+    if load is not None:
+        updates, load = updates.dated(), load.about(*ends, stamps_around_s(response))
     try:
-        found = region_energy(updates.t_s, updates.watts, follows.response, start_s=span.start, end_s=span.end)
+        found = region_energy(updates.t_s, updates.watts, response, start_s=ends[0], end_s=ends[1], load=load)
     except CoverageError:
         return energy  # the readings do not reach far enough over this span
     warnings = (*energy.warnings, *(f"{name}: corrected: {why}" for why in found.warnings))

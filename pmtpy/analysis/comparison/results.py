@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate, as_json, written
 from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.presentation import html_notes, html_table, in_same_digits, number_or_none
 from pmtpy.core.rows import Floats, Ints
@@ -47,6 +48,9 @@ class Trace:
         Standard uncertainty of the times of its rows, common to all of them.
     aged_s : float
         How old a value may be at its row: the time between two polls; 0 where rows bear the instant of its renewal.
+    load : LoadIntervals, optional
+        When its device worked, on this trace's clock; its energies are corrected by that where the reference has the
+        same clock.
     """
 
     name: str
@@ -59,6 +63,12 @@ class Trace:
     polling: Polling | None = None
     time_u_s: float = 0.0
     aged_s: float = 0.0
+    load: LoadIntervals | None = None
+
+    def shifted(self, by_s: float) -> Trace:
+        """Return the trace on a clock that is ahead by ``by_s``; its regions stay."""
+        load = None if self.load is None else self.load.shifted(by_s)
+        return replace(self, t_s=np.asarray(self.t_s + by_s, np.float64), load=load)
 
 
 def stated(

@@ -24,7 +24,7 @@ from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
 from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step, lasting, top_unseen
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.core.response import Response
+from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
@@ -196,6 +196,12 @@ def likely_energy(
         for _, response in responses
     ]
     return mixture([(share, each) for (share, _), each in zip(responses, found, strict=True)], "kernel")
+
+
+def stamps_around_s(response: Response) -> float:
+    """How far around an interval the readings are that tell of it, and what they show of before; seconds."""
+    readings_s = max(_CONTEXT_PERIODS * response.period_s, 2.0 * response.span_s)
+    return readings_s + 2.0 * abs(response.delay_s) + FORGOTTEN * response.span_s
 
 
 def mixture(parts: Sequence[tuple[float, Energy]], cause: str) -> Energy:

@@ -99,8 +99,9 @@ def load(
         ``marker``, ``lost``, ``total_W``, ``total_J``, then ``NAME_V``, ``NAME_A``, ``NAME_W``, ``NAME_J`` and others.
         ``attrs`` holds ``path``, ``format``, ``clock``, ``total`` (what it is made of), ``joules`` (recorded or
         integrated), ``uncovered_s``, ``virtual``, ``complete`` (None: the file does not say), ``metadata``,
-        ``broken_lines``, ``notes`` and ``marks``: (elapsed seconds, label) of those that the host set while it was
-        recorded, which stand on the next row.
+        ``broken_lines``, ``notes``, ``began`` (Unix seconds at which ``elapsed`` is zero; NaN: it is not told) and
+        ``marks``: (elapsed seconds, label) of those that the host set while it was recorded, which stand on the next
+        row.
 
     Raises
     ------
@@ -132,6 +133,7 @@ def load(
         )
         raise FileFormatError(msg) from error
     zero_s = float(table["time"].iloc[0] - table["elapsed"].iloc[0]) if len(table) else math.nan
+    table.attrs["began"] = zero_s
     table.attrs["marks"] = marks_in(table.attrs["metadata"], zero_s) or table.attrs.get("marks", [])
     if len(table) == 1 and part.whole:
         table.attrs["notes"].append("it holds a single row: no time passes in it, and its energy is not known")

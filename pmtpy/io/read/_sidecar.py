@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.channel import Identity
 from pmtpy.errors import FileFormatError
-from pmtpy.io.recorded import corrected_notes, time_u_of
+from pmtpy.io.recorded import corrected_notes, load_of, time_u_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _NEWEST_FORMAT = 1
-_MAX_BYTES = 1 << 24  # bytes; ours have some thousand
+_MAX_BYTES = 1 << 25  # bytes; ours have some thousand, and twenty million with very many regions, marks and stamps
 _SET_S, _DRIFT = 1.0, 1e-3  # clocks that differ by more were set: a hundred times what crystals do, and a second
 _TOLD_TIME_U_S = 0.01  # a board in good order is right to less than 1 ms, and a register to the length of a call
 
@@ -82,7 +82,7 @@ def wrong_in(facts: dict[str, Any]) -> str:
     for key in ("virtual", "complete"):
         if not isinstance(facts.get(key), (bool, type(None))):
             return f"{key} must be true or false, not {reprlib.repr(facts[key])}"
-    for key, kind in (("anchors", dict), ("regions", list), ("marks", list)):
+    for key, kind in (("anchors", dict), ("regions", list), ("marks", list), ("load", dict)):
         if not isinstance(facts.get(key), (kind, type(None))):
             return f"{key} cannot be {reprlib.repr(facts[key])}"
     return "" if facts.get("identity") is None else _wrong_in_identity(facts["identity"], facts)
@@ -119,7 +119,12 @@ def said(facts: dict[str, Any] | None) -> list[str]:
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
     told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
     if known.get("complete") is False and known.get("rows") is None:
-        told.append("it was not ended, or is still being written: its metadata do not say what is missing")
+        told.append(
+            "it was not ended, or is still being written: its metadata do not say what is missing, nor which regions "
+            "and stamps of the load there were"
+        )
+    if known.get("load") is not None and load_of(known) is None:
+        told.append("its stamps of the load are no stretches of time in order: they are not used")
     if isinstance(error, str) and error:
         told.append(f"when it ended: {error}")
     elif type(dropped) is int and dropped > 0:

@@ -21,7 +21,7 @@ from pmtpy.io.write._parquet import ParquetSink
 from pmtpy.io.write._pmt import PmtSink
 from pmtpy.io.write._powersensor3 import PowerSensor3Sink
 from pmtpy.io.write._writer import DEFAULT_MAX_ROWS, Writer
-from pmtpy.io.write.base import Ending, Header, Options, RecordedMark, RecordedRegion, Sink
+from pmtpy.io.write.base import Ending, Header, Options, RecordedLoad, RecordedMark, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.file import Output, Target
 
@@ -106,6 +106,7 @@ __all__ = [
     "FileFormat",
     "Header",
     "Options",
+    "RecordedLoad",
     "RecordedMark",
     "RecordedRegion",
     "Sink",

@@ -21,7 +21,7 @@ import numpy as np
 
 from pmtpy.core.rows import Frame
 from pmtpy.errors import FileFormatError, SinkError
-from pmtpy.io.write._trace import Slice, Story, about, counters, lanes, title
+from pmtpy.io.write._trace import Slice, Story, about, counters, lanes, title, worked
 from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
@@ -119,7 +119,12 @@ class ChromeSink:
         """
         self._require_overlap()
         tid = 1
-        for kind, slices in (("regions", self._story.regions(ending.regions)), ("gaps", self._story.gaps())):
+        kinds = (
+            ("regions", self._story.regions(ending.regions)),
+            ("load", worked(ending)),
+            ("gaps", self._story.gaps()),
+        )
+        for kind, slices in kinds:
             for number, lane in enumerate(lanes(slices)):
                 self._events(self._lane(tid, f"{kind} {number + 1}" if number else kind, lane))
                 tid += 1

@@ -26,7 +26,7 @@ import numpy as np
 from pmtpy._extras import extra
 from pmtpy.core.rows import Frame
 from pmtpy.errors import SinkError
-from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
+from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title, worked
 from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Target
 
@@ -127,6 +127,7 @@ class Otf2Sink:
         marks = [Slice(label, t, t) for t, label in self._story.markers()]
         kinds: tuple[tuple[str, Sequence[Slice]], ...] = (
             ("regions", self._story.regions(ending.regions)),
+            ("load", worked(ending)),
             ("gaps", self._story.gaps()),
             ("markers", marks),
         )

@@ -24,7 +24,7 @@ import numpy as np
 from pmtpy._extras import extra
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Ints
-from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title
+from pmtpy.io.write._trace import Counter, Slice, Story, about, counters, edges, lanes, title, worked
 from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
 
@@ -89,7 +89,12 @@ class PerfettoSink:
     def close(self, ending: Ending) -> Ending:
         """Append regions, markers and gaps, and the clocks of the end."""
         trace = self._new_trace()
-        for name, slices in (("regions", self._story.regions(ending.regions)), ("gaps", self._story.gaps())):
+        kinds = (
+            ("regions", self._story.regions(ending.regions)),
+            ("load", worked(ending)),
+            ("gaps", self._story.gaps()),
+        )
+        for name, slices in kinds:
             for number, lane in enumerate(lanes(slices)):
                 track = self._track(trace, f"{name} {number + 1}" if number else name, "", self._root)
                 for t, one, begins in edges(lane):

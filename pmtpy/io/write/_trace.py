@@ -17,7 +17,7 @@ from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import paired
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import Column, columns
-from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Header, Judged, RecordedRegion
+from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Ending, Header, Judged, RecordedRegion
 
 _NS = 1e9
 _CONTEXT_ROWS = 100  # rows on either side of the end of a region that tell how the power moves there
@@ -277,6 +277,11 @@ def _between(t: int, t_ns: Ints, values: npt.NDArray[np.float64] | Ints) -> Floa
         return np.asarray(values[row], np.float64)
     share = (t - int(t_ns[row - 1])) / (int(t_ns[row]) - int(t_ns[row - 1]))
     return np.asarray(values[row - 1] + share * (values[row] - values[row - 1]), np.float64)
+
+
+def worked(ending: Ending) -> list[Slice]:
+    """Return when the device worked, as the program said."""
+    return [Slice("load", start, end) for start, end in (ending.load.on_ns if ending.load is not None else ())]
 
 
 def lanes(slices: Sequence[Slice]) -> list[list[Slice]]:

@@ -20,12 +20,13 @@ from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
 from pmtpy.io.columns import with_gap
-from pmtpy.io.write.base import Ending, RecordedMark, RecordedRegion, Sink
+from pmtpy.io.write.base import Ending, RecordedLoad, RecordedMark, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
 _NOTHING = Remarks()
 _WORTH_A_REMARK = 1e-3  # of a dump: time without known energy
 _MOST_REGIONS = 100_000  # and as many marks: some megabytes of metadata
+_MOST_STRETCHES = 65_536  # of a load
 DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
 
@@ -87,8 +88,9 @@ class Writer:
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
         self._wake = threading.Event()
-        # when and why it was told to end, what is known then, and of how long before that rows may show nothing, ns
-        self._end: tuple[Anchor, str, Remarks, int] | None = None
+        # when and why it was told to end, what is known then, of how long before that rows may show nothing, ns, and
+        # when the load was on
+        self._end: tuple[Anchor, str, Remarks, int, RecordedLoad | None] | None = None
         self._finished = threading.Event()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
@@ -133,7 +135,14 @@ class Writer:
             if len(self._marks) < _MOST_REGIONS:
                 self._marks.append(mark)
 
-    def end(self, anchor: Anchor, failure: str = "", remarks: Remarks = _NOTHING, short_ns: int = 0) -> None:
+    def end(
+        self,
+        anchor: Anchor,
+        failure: str = "",
+        remarks: Remarks = _NOTHING,
+        short_ns: int = 0,
+        load: RecordedLoad | None = None,
+    ) -> None:
         """Tell the thread to write what waits, close the sink and end. Does not wait; only the first call counts.
 
         Parameters
@@ -146,10 +155,12 @@ class Writer:
             What the sensor knows of the time of the dump beyond its rows.
         short_ns : int
             Of how long before the end its rows show nothing, or may not.
+        load : RecordedLoad, optional
+            When the device worked, as far as that is known.
         """
         with self._lock:
             if self._end is None:
-                self._end = (anchor, failure, remarks, short_ns)
+                self._end = (anchor, failure, remarks, short_ns, load)
         self._wake.set()
 
     def wait(self) -> Ending:
@@ -200,7 +211,9 @@ class Writer:
             self.error = error if isinstance(error, SinkError) else SinkError(f"a row could not be written: {error!r}")
             self.error.__cause__ = error.__cause__ if isinstance(error, SinkError) else error
 
-    def _finish(self, anchor: Anchor, failure: str, remarks: Remarks, short_ns: int) -> Ending:
+    def _finish(
+        self, anchor: Anchor, failure: str, remarks: Remarks, short_ns: int, load: RecordedLoad | None
+    ) -> Ending:
         self._flush()
         left = self._gap.labels + self._missing.labels
         unmarked = f"markers without a row: {', '.join(left)}" if left else ""
@@ -211,6 +224,7 @@ class Writer:
             self.error.__cause__ = first
         text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
         uncovered_s, unknown = self._uncovered(short_ns)
+        load, cut = _bounded(load)
         ending = Ending(
             anchor,
             self._rows,
@@ -219,12 +233,13 @@ class Writer:
             not text,
             text,
             tuple(self._regions),
-            (*remarks.warnings, *unknown),
+            (*remarks.warnings, *unknown, *cut),
             remarks.time_u_s,
             remarks.aged_s,
             uncovered_s,
             short_ns / 1e9,
             tuple(self._marks),
+            load,
         )
         try:
             ending = self._sink.close(ending)
@@ -258,6 +273,21 @@ class Writer:
         except Exception as error:  # noqa: BLE001  (as above)
             self._keep(error)
             self._dropped += 1
+
+
+def _bounded(load: RecordedLoad | None) -> tuple[RecordedLoad | None, tuple[str, ...]]:
+    """Return the first of very many stretches, and say so; of what came later nothing is known then."""
+    if load is None or len(load.on_ns) <= _MOST_STRETCHES:
+        return load, ()
+    on_ns = load.on_ns[:_MOST_STRETCHES]
+    end_ns = on_ns[-1][1]
+    known_ns = tuple([(start, min(end, end_ns)) for start, end in load.known_ns if start < end_ns])
+    left_s = (load.known_ns[-1][1] - end_ns) / 1e9
+    said = (
+        f"its load was switched so often that the stamps of the first {_MOST_STRETCHES:,} stretches alone are kept; "
+        f"what it did in the last {duration(left_s)} is not known"
+    )
+    return RecordedLoad(on_ns, known_ns), (said,)
 
 
 def _batches(frames: Iterable[Frame]) -> Iterator[Frame]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Anchor
-from pmtpy.core.rows import Floats, Frame, Layout
+from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described
 from pmtpy.io.origin import Launch, Machine, is_shared
 
@@ -43,6 +43,23 @@ class RecordedMark:
 
     label: str
     t_ns: int
+
+
+Stretches = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLoad:
+    """When a program said that the device worked, from and to; times as those of the rows, stretches in order."""
+
+    on_ns: Stretches
+    known_ns: Stretches  # the time for which that is all: it rested there otherwise; of other times nothing is known
+
+    @classmethod
+    def of(cls, on_ns: Ints, known_ns: Ints) -> RecordedLoad | None:
+        """Make it of two arrays of shape (n, 2); None where nothing is known."""
+        on, known = (tuple([(a, b) for a, b in each.tolist()]) for each in (on_ns, known_ns))
+        return cls(on, known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,7 @@ class Ending:
     uncovered_s: float | None = None
     short_s: float = 0.0  # of it: how long before the end, because nothing that shows it has come
     marks: tuple[RecordedMark, ...] = ()  # in order; without those of the device's own stream, which are rows of it
+    load: RecordedLoad | None = None  # None: nothing is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +224,8 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         facts["regions"] = [asdict(r) for r in ending.regions]
     if ending is not None and ending.marks:
         facts["marks"] = [asdict(m) for m in ending.marks]
+    if ending is not None and ending.load is not None:
+        facts["load"] = asdict(ending.load)
     if header.converted_from:
         facts |= {"converted_from": header.converted_from, "clock": "host" if header.host_clock else "unix"}
     return facts

@@ -133,6 +133,7 @@ SIDECARS = [
     b'{"format": 1, "target": "x", "virtual": false, "regions": 5}',
     b'{"format": 1, "target": "x", "virtual": false, "marks": {"label": "x"}}',
     b'{"format": 1, "target": "x", "virtual": false, "anchors": [1]}',
+    b'{"format": 1, "target": "x", "virtual": false, "load": [1]}',
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -102,11 +103,13 @@ def measure(  # noqa: C901  (a clock, and all that may happen at it)
     later: bool = False,
     poll_s: float | None = None,
     seed: int = 0,
+    dump: Path | None = None,
     each: Callable[[Region], None] = lambda _: None,
 ) -> list[Outcome]:
     """Measure regions of a load of two levels that is on from ``on[i, 0]`` to ``on[i, 1]``.
 
-    ``stamped``: the program says when it is busy; ``later``: regions are evaluated at the very end, not at once.
+    ``stamped``: the program says when it is busy; ``later``: regions are evaluated at the very end, not at once;
+    ``dump``: where all of it is recorded as well.
     """
     clock = ManualClock()
     rng = np.random.default_rng(seed)
@@ -129,6 +132,8 @@ def measure(  # noqa: C901  (a clock, and all that may happen at it)
             load.__enter__() if what in {"on", "enter"} else load.__exit__(None, None, None)
 
     try:
+        if dump is not None:
+            record(sensor, dump)
         for t_ns, what, i in _events(sensor, epoch, on.ravel() + PHASES_S, regions, rng):
             clock.advance(max(0, t_ns - clock.now_ns()) / 1e9)
             busy = what == "on" or (busy and what != "off")
@@ -149,6 +154,17 @@ def measure(  # noqa: C901  (a clock, and all that may happen at it)
         return [found[i] if i in found else outcome(i) for i in range(len(regions))]
     finally:
         sensor.close()
+
+
+def record(sensor: Sensor, path: Path) -> None:
+    """Let a sensor be dumped whose polls come from the test alone."""
+    made = acquisition_of(sensor)
+    rests_s, period_s = made.demand.interval_s, made.intake.period_s
+    made.demand.interval_s = period_s
+    sensor.start_dump(path)
+    made.demand.interval_s = made.demand.dump_s = rests_s
+    made.schedule()
+    made.intake.period_s = period_s
 
 
 def _open(
