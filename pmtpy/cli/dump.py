@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
@@ -39,6 +40,7 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so
 
 _WATCH_S = 0.1
 _DAY_S = 86400.0
+_LATEST_S = 2.0  # of later readings; as long as the end of a dump is waited for itself
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,13 +121,15 @@ def run(args: argparse.Namespace) -> int:
                     code = args.ended = command.status
                 else:
                     code = _watch(args, sensors, files, seconds)
+            if args.command and command.ran:
+                command.tell_what_goes_on()
+                linger(region, started, args.stop)
         finally:
             problems += end_dumps(started, endings)
         gone = [path for path in files if _is_gone(path)]
         problems += [SinkError(f"the rows of {path} are lost: it was deleted meanwhile") for path in gone]
         _report(args, region, paths, endings, problems, energies=not args.command or command.ran)
     if args.command:
-        command.tell_what_goes_on()
         return code
     lost = any(isinstance(p, SourceLostError) for p in problems)
     return LOST if lost else 1 if problems else code
@@ -230,6 +234,22 @@ def _bytes(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"
+
+
+def linger(region: Region, sensors: Sequence[Sensor], stop: Stop) -> None:
+    """Let dumps go on behind a region for as long as readings still tell something of it.
+
+    By what each sensor states of its refresh, window and lag; whoever asks for an end has it at once. The region is
+    looked at meanwhile: of a stream its rows are not kept for so long, and what is settled stays.
+    """
+    acquired = [acquisition_of(sensor) for sensor in sensors]
+    powers = [c for made in acquired if made.intake.alive for c in made.layout.energy if is_power(c)]
+
+    def look(_passed_s: float) -> None:
+        region.outcomes()
+
+    with stop.taken():
+        stop.rest(min(_LATEST_S, max((c.response.needed_s for c in powers), default=0.0)), look)
 
 
 def end_dumps(sensors: Sequence[Sensor], endings: dict[str, Ending] | None = None) -> list[PmtError]:

@@ -21,7 +21,7 @@ from pmtpy.cli.common import (
     open_all,
     say,
 )
-from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps
+from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps, linger
 from pmtpy.cli.page import Kind, Line, Page, Table
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
@@ -138,26 +138,32 @@ def run(args: argparse.Namespace) -> int:
                 say(f"pmtpy run: the warm-up ended with status {status}; nothing was measured")
                 return status
         runs: list[Run] = []
-        with _dumped(sensors, args):
+        with _dumped(sensors, args) as dumped:
             while len(runs) < args.repeat and not (runs and runs[-1].status):
-                runs.append(_once(sensors, args, divert=divert, what=_bar(len(runs), args.repeat)))
+                runs.append(_once(sensors, args, dumped, divert=divert, done=len(runs)))
     args.ended = runs[-1].status
     _report(args, runs, baseline)
     return runs[-1].status
 
 
-def _once(sensors: Sequence[Sensor], args: argparse.Namespace, *, divert: bool, what: str = "") -> Run:
+def _once(
+    sensors: Sequence[Sensor], args: argparse.Namespace, dumped: Sequence[Sensor], *, divert: bool, done: int
+) -> Run:
+    """Run the command; dumps that end with it go on for a while, by which its own energies are surer as well."""
+    what = _bar(done, args.repeat)
     # Whatever the sensors do, the command runs: their errors go into the report.
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet, what=what) as progress:
         ended = run_command(args.command, divert_stdout=divert, started=progress.watch)
     if not ended.ran:
         return Run(ended.status, region.seconds, {}, None, {})
+    ended.tell_what_goes_on()
+    if dumped and (ended.status or done + 1 == args.repeat):
+        linger(region, dumped, args.stop)
     measured = region.outcomes()
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None
-    ended.tell_what_goes_on()
     return Run(ended.status, region.seconds, measured, total, region.until_lost())
 
 
@@ -174,9 +180,10 @@ def _idle(sensors: Sequence[Sensor], seconds: float, stop: Stop) -> dict[str, Me
 
 
 @contextlib.contextmanager
-def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[None]:
+def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Sequence[Sensor]]:
+    """Dump while inside; yield the sensors that are."""
     if not args.dump:
-        yield
+        yield ()
         return
     paths = dump_paths([s.target for s in sensors], args.dump, None)
     started: list[Sensor] = []
@@ -190,7 +197,7 @@ def _dumped(sensors: Sequence[Sensor], args: argparse.Namespace) -> Iterator[Non
                 say(f"pmtpy run: warning: {sensor.target} is not logged: {error}")
                 continue
             started.append(sensor)
-        yield
+        yield started
     finally:
         for problem in end_dumps(started):
             say(f"pmtpy run: warning: {problem}")

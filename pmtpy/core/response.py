@@ -161,6 +161,11 @@ class Response:
         return self.window_s / 2.0 + self.tau_s + self.delay_s
 
     @property
+    def needed_s(self) -> float:
+        """For how long beyond its ends there must be readings for the energy of an interval to be corrected."""
+        return abs(self.lag_s) + self.span_s + 2.0 * self.period_s
+
+    @property
     def blind_s(self) -> float:
         """Length of what a window of several periods leaves out of each, judged by how early it ends; else 0.
 

@@ -25,7 +25,6 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.presentation import duration
-from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
@@ -119,7 +118,7 @@ def correct_recording(
             report(f"note: {why}")
         worked = load if own is None else own.about(first, last, 0.0)
         blocks = (_regions(table) if load is None else []) or _blocks(worked)
-        intervals = _intervals(blocks, (first, last), max(_lead(r) for _, r in responses), path, report)
+        intervals = _intervals(blocks, (first, last), max(r.needed_s for _, r in responses), path, report)
     found, around_s = [], max(stamps_around_s(r) for _, r in responses)
     loads = [load] * len(intervals) if own is None else _own_stamps(own, intervals, around_s, report)
     for (start, end, name), stamps in zip(intervals, loads, strict=True):
@@ -192,11 +191,6 @@ def _intervals(
             f"{duration(lead_s)} at either end, which needs readings from beyond; --between FROM,TO takes a part"
         )
     return inside or [(first + lead_s, last - lead_s, "")]
-
-
-def _lead(response: Response) -> float:
-    """How much of a recording's ends cannot be corrected."""
-    return abs(response.lag_s) + response.span_s + 2.0 * response.period_s
 
 
 def _refuse_another(profile: Profile, table: pd.DataFrame, path: str, report: Callable[[str], None]) -> None:

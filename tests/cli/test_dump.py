@@ -9,16 +9,29 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pmtpy as pmt
-from pmtpy.cli.dump import add_arguments, dump_paths
+from pmtpy.cli import main
+from pmtpy.cli.dump import add_arguments, dump_paths, linger
+from pmtpy.cli.stopping import Stop
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.powersensor3 import VirtualBoard
+from pmtpy.emulators.world import make_world
+from pmtpy.errors import SourceLostError
 from pmtpy.io.write import FILE_FORMATS, FORMATS
+from pmtpy.lab.correct_recording import correct_recording
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.cli.conftest import Pmtpy, Started, wait_for
+from tests.support.uncertainty.stamped import AVERAGE
+from tests.support.worlds import Gauge, counter_sensor
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -277,3 +290,79 @@ def test_files_of_several_sensors_have_the_usual_suffix_of_each_format() -> None
         (usual,) = (f.suffixes[0] for f in FILE_FORMATS if f.name == kind)
         assert dump_paths(["rapl:0", "nvml:0"], None, kind) == [Path(f"rapl-0{usual}"), Path(f"nvml-0{usual}")]
     assert dump_paths(["a", "b"], None, "powersensor3")[0] == Path("a.ps3")
+
+
+def beyond_s(path: Path) -> float:
+    """Return for how long a dump goes on behind the end of its last region."""
+    facts: dict[str, Any] = json.loads(path.with_name(path.name + ".json").read_text())
+    assert facts["complete"] is True
+    start = facts["anchors"]["start"]
+    end_s: float = (facts["regions"][-1]["end_ns"] - start["monotonic_ns"] + start["unix_ns"]) / 1e9
+    return float(rows_of(path)[-1]["time"]) - end_s
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "--repeat", 2, "-s", "nvml:virtual", "--dump"), ("dump", "nvml:virtual", "-f")]
+)
+def test_a_dump_of_a_command_goes_on_for_as_long_as_its_region_can_be_corrected_by(
+    pmtpy: Pmtpy, tmp_path: Path, words: tuple[object, ...]
+) -> None:
+    """A mean of 1 s that is renewed each 0.1 s is half a second late: it shows the end of a region 1.7 s later."""
+    options = ("-o", "noise_w=0.3", "-o", "load=constant:100", "-o", "calibration=none")
+    done = pmtpy(*words, "run.csv", *options, "--", sys.executable, "-c", "import time; time.sleep(0.4)")
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "run.csv"
+    assert beyond_s(path) > 0.5 + 1.0 + 2.0 * 0.1
+    table = pmt.load(path)
+    profile, said = AVERAGE.profile(Identity.read(table.attrs["metadata"]["identity"])), list[str]()
+    found = correct_recording(table, profile, report=said.append)
+    assert len(found) == (2 if "run" in words else 1)
+    assert not any("left out" in note for note in said)
+    assert all(e.energy.low <= 100.0 * e.seconds <= e.energy.high for e in found)
+
+
+class _Power(Gauge):
+    """A power that is renewed as often as is said, or nobody knows how often."""
+
+    def __init__(self, clock: ManualClock, refresh_s: float | None) -> None:
+        super().__init__(make_world("constant:100", clock=clock))
+        self.channels = (Channel("gpu", Quantity.POWER, scale=1e-3, refresh_s=refresh_s), self.channels[1])
+
+
+@pytest.mark.parametrize(("refresh_s", "rest_s"), [(0.1, 0.2), (5.0, 2.0), (None, 0.0)])
+def test_how_long_a_dump_goes_on_is_asked_of_its_sensors(
+    monkeypatch: pytest.MonkeyPatch, refresh_s: float | None, rest_s: float
+) -> None:
+    rests: list[float] = []
+    looks: list[float] = []
+
+    def rest(_self: Stop, seconds: float, tell: Callable[[float], None]) -> None:
+        rests.append(seconds)
+        tell(0.1)  # rows of a stream have come by then, and are forgotten after two seconds
+
+    monkeypatch.setattr(Stop, "rest", rest)
+    monkeypatch.setattr(Region, "outcomes", lambda _self: looks.append(1.0))
+    clock, _, counter = counter_sensor()
+    with counter, Sensor(_Power(clock, refresh_s), "gpu", clock, interval_s=1e6) as gpu:
+        with pmt.region("work", gpu, counter) as work:
+            clock.advance(1.0)
+        for sensors in ([gpu, counter], [counter], []):  # a counter shows an end once it has moved
+            linger(work, sensors, Stop())
+        acquisition_of(gpu).fail(SourceLostError("it is gone"))
+        linger(work, [gpu], Stop())
+    assert rests == [pytest.approx(rest_s), 0.0, 0.0, 0.0]
+    assert len(looks) == 4
+
+
+@pytest.mark.parametrize("words", [("run", "-s", "nvml:virtual", "--dump"), ("dump", "nvml:virtual", "-f")])
+def test_ctrl_c_ends_a_dump_that_goes_on_behind_its_command_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def rest(_self: Stop, seconds: float, _tell: object) -> None:
+        assert seconds == pytest.approx(1.7)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it went on")
+
+    monkeypatch.setattr(Stop, "rest", rest)
+    assert main([*words, str(tmp_path / "run.csv"), "--", "sh", "-c", "exit 7"]) == 7
+    assert json.loads((tmp_path / "run.csv.json").read_text())["complete"] is True
