@@ -14,14 +14,14 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from pmtpy._extras import EXTRAS, missing
 from pmtpy.cli.command import split_command
 from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
 from pmtpy.cli.stopping import Stop, Stopped
-from pmtpy.cli.terminal import settle
+from pmtpy.cli.terminal import ClosedStdout, settle
 from pmtpy.errors import PmtError, SinkError
 
 VERBS: Mapping[str, str] = types.MappingProxyType(
@@ -100,6 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]  # `list` is a verb here, once it was used
     if sys.stderr is None:  # ``2>&-``: what is said must not go to stdout, nor files be opened in its place
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (as long as we run)
+    if sys.stdout is None:
+        sys.stdout = cast("TextIO", ClosedStdout())
     try:
         with Stop() as stop, stop.heard():
             return _main(words, stop)
@@ -117,13 +119,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str], stop: Stop) -> int:
-    """Parse the words and run the verb that they name."""
+    """Run the verb that the words name; what cannot be told is no success."""
+    args = argparse.Namespace(verb=None)
+    try:
+        code = _run(words, stop, args)
+        sys.stdout.flush()
+    except PmtError as error:
+        say(f"{_name(args)}: {error}")
+        return _ended(args) or exit_code(error)
+    except BrokenPipeError:  # whoever read our output has gone, having seen enough
+        return _ended(args) or 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        refused = SinkError(f"cannot write the result: {error.strerror}; free some room, or write elsewhere")
+        say(f"{_name(args)}: {refused}")
+        return _ended(args) or exit_code(refused)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            settle(stream)
+    return code
+
+
+def _name(args: argparse.Namespace) -> str:
+    return f"pmtpy {args.verb}" if args.verb else "pmtpy"
+
+
+def _ended(args: argparse.Namespace) -> int | None:
+    """Return the status of a command that has ended: ours too, unless it is 0 and what we tell is lost."""
+    status: int | None = getattr(args, "ended", None)
+    return status
+
+
+def _run(words: list[str], stop: Stop, args: argparse.Namespace) -> int:
+    """Parse the words into ``args`` and run the verb; return the exit code."""
     if "_ARGCOMPLETE" in os.environ:
         _asked_by_a_shell()
     ours, command = split_command(words)
     chosen = next((w for w in ours if not w.startswith("-")), None)
     parser = _parser(chosen)
-    args, left = parser.parse_known_args(ours)
+    try:
+        _, left = parser.parse_known_args(ours, args)
+    except SystemExit:  # help and version are results as well
+        sys.stdout.flush()
+        raise
     if left:
         hint = "" if left[0].startswith("-") or args.verb not in _WITH_COMMAND else "; a command goes after --"
         understood: Parser = getattr(args, "parser", parser)
@@ -133,33 +172,10 @@ def _main(words: list[str], stop: Stop) -> int:
         return USAGE
     if command and args.verb not in _WITH_COMMAND:
         args.parser.error(f"{args.verb} takes no command after --")
-    args.command, args.stop = command, stop
-    args.ended = None  # the status of a command that has ended: ours too, unless it is 0 and what we tell is lost
+    args.command, args.stop, args.ended = command, stop, None
     configure_logging(args.verbose, quiet=args.quiet)
-    return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
-    """Run the verb that was parsed; return the exit code."""
-    try:
-        with args.stop.heard():
-            code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
-        if sys.stdout is not None:  # it is where it was closed before we started (``>&-``)
-            sys.stdout.flush()
-    except PmtError as error:
-        say(f"pmtpy {args.verb}: {error}")
-        return args.ended or exit_code(error)
-    except BrokenPipeError:  # whoever read our output has gone, having seen enough
-        return args.ended or 0
-    except OSError as error:
-        if error.errno not in _NO_ROOM or error.filename is not None:
-            raise
-        refused = SinkError(f"cannot write the result: {error.strerror}; free some room, or write elsewhere")
-        say(f"pmtpy {args.verb}: {refused}")
-        return args.ended or exit_code(refused)
-    finally:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            settle(stream)
+    with stop.heard():
+        code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
     return code
 
 

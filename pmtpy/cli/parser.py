@@ -77,7 +77,9 @@ class Parser(argparse.ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         stream: Any = sys.stderr if file is None else file
         console = console_of(stream) if message else None
-        if console is None:
+        if console is None and stream is sys.stdout:
+            stream.write(message)  # argparse forgives what is not written
+        elif console is None:
             super()._print_message(message, stream)
         else:
             help_on(console, message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Literal, TextIO
 
 from pmtpy.cli.page import Kind, Line, Page, Table, aligned, plain
+from pmtpy.errors import SinkError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,6 +50,26 @@ def is_terminal(stream: IO[str] | None) -> bool:
     with contextlib.suppress(ValueError, AttributeError):  # it is closed, or not a stream
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     return False
+
+
+class ClosedStdout(io.TextIOBase):
+    """Stands for stdout where that was closed before we started (``>&-``): a result that goes there is lost.
+
+    Its number is kept, or the next file that is opened would get it.
+    """
+
+    def __init__(self) -> None:
+        self._kept = open(os.devnull, "rb")  # noqa: SIM115, PTH123  (as long as we run)
+
+    def write(self, _text: str) -> int:
+        """Refuse.
+
+        Raises
+        ------
+        SinkError
+            Always.
+        """
+        raise SinkError("cannot write the result: stdout is closed; open it, or send it to /dev/null if nobody asks")
 
 
 class StatusLine:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -43,12 +44,39 @@ def test_a_stdout_that_is_full_is_told_in_one_line(started: Started, words: list
     assert err.count("\n") == 1, err
 
 
-def test_a_stdout_that_is_closed_is_no_fault() -> None:
-    code = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'pmtpy', 'list'])"
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["list"], 2),
+        (["--version"], 2),
+        (["read", "--help"], 2),
+        (["dump", "rapl:virtual", "--duration", "20ms"], 2),
+        (["dump", "rapl:virtual", "--duration", "20ms", "-f", os.devnull, "--overwrite"], 0),  # the result is the file
+        (["run", "-s", "rapl:virtual", "--", "true"], 0),  # reports on stderr
+        (["run", "-s", "rapl:virtual", "--json", "--", "sh", "-c", "exit 7"], 7),
+    ],
+)
+def test_a_stdout_that_is_closed_takes_no_result(tmp_path: Path, words: list[str], status: int) -> None:
+    code = f"import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'pmtpy', *{words!r}])"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("cannot write the result: stdout is closed" in done.stderr) == (status in {2, 7})
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["read", "--help"]])
+def test_version_and_help_that_are_lost_are_no_success(started: Started, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        child = started(*words, stdout=full)
+        _, err = child.communicate(timeout=240)
+    assert child.returncode == 2
+    assert "cannot write the result: No space left on device" in err
+    assert err.count("\n") == 1, err
 
 
 def test_list_is_readable(pmtpy: Pmtpy) -> None:
