@@ -138,7 +138,7 @@ class JlsFile(Closing):
         dated = [self._file.signals[self._ids[n]].length for n in ("elapsed", *self.joules) if n in self._ids]
         self.checkpoints = int(min(dated, default=0))
         self.length = int(min([*samples, self.checkpoints * self.stride]))
-        behind = int(max([*samples, 0])) - self.length
+        behind = int(max(samples, default=self.length)) - self.length
         if behind:
             notes.append(f"{behind} samples at its end have no times or no energies any more, and are left out")
         self.notes = tuple(notes)

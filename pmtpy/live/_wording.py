@@ -60,7 +60,8 @@ def selection_html(found: Sequence[tuple[Track, Selection]], seconds: float, lin
             joules, u = in_same_digits(power.joules, power.uncertainty_joules)
             mean_w, _ = in_same_digits(power.watts, power.uncertainty_joules / (seconds or math.nan))
             # Where the energy at one end is not known, nobody can tell how much of the stretch is.
-            share = 100 * power.coverage * reached if math.isfinite(power.joules) else math.nan
+            told = math.isfinite(power.joules) or power.coverage == 0
+            share = 100 * power.coverage * reached if told else math.nan
             known = ("not known" if text in {"nan", "inf", "?"} else text for text in (joules, u, mean_w))
             covered = f"{share:.4g} %" if math.isfinite(share) else "not known"
             cells = [

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import signal
 import tempfile
 import threading
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -125,17 +127,29 @@ class _Export(RequestHandler):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"selection{'-virtual' * track.virtual}.{kind}"
 
-            def work() -> bytes:
+            def work() -> tuple[str, bytes]:
                 write_part(track, self._desk.table(track, start, stop), path)
-                return path.read_bytes()
+                return _one_file(path)
 
             try:
-                content = await IOLoop.current().run_in_executor(None, work)
+                name, content = await IOLoop.current().run_in_executor(None, work)
             except PmtError as error:
                 self.set_status(422)
                 self.set_header("Content-Type", "text/plain; charset=utf-8")
                 self.write(f"{error}\n")
                 return
         self.set_header("Content-Type", "application/octet-stream")
-        self.set_header("Content-Disposition", f'attachment; filename="{path.name}"')
+        self.set_header("Content-Disposition", f'attachment; filename="{name}"')
         self.write(content)
+
+
+def _one_file(path: Path) -> tuple[str, bytes]:
+    """Return name and bytes of a recording: of one in two files (CSV, whose metadata are beside it) as an archive."""
+    files = sorted(path.parent.iterdir())
+    if len(files) == 1:
+        return path.name, path.read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(file, file.name)
+    return f"{path.stem}.zip", packed.getvalue()

@@ -48,7 +48,7 @@ class Selected:
     """What one power did between two instants."""
 
     name: str
-    # energy of the time that is covered, and its mean
+    # energy of the time that is covered, and its mean; NaN: none is, or it is not known at one end
     joules: float
     watts: float
     coverage: float  # share of the stretch for which its energy is known
@@ -142,9 +142,10 @@ def select(track: Track, start: float, stop: float) -> Selection:
     for i, line in enumerate(powers_of(track)):
         low, high = track.extremes(line, a, b)
         covered = float(b - a - unknown[i])
-        watts = float(joules[i]) / covered if covered > 0 else math.nan
+        energy = float(joules[i]) if covered > 0 else math.nan  # of what nothing is known, 0 J is not known either
         share = covered / (b - a)
-        found.append(Selected(track.lines[line].name, float(joules[i]), watts, share, uncertain[i], low, high))
+        watts = energy / covered if covered > 0 else math.nan
+        found.append(Selected(track.lines[line].name, energy, watts, share, uncertain[i], low, high))
     return Selection(b - a, lost, found)
 
 

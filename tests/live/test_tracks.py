@@ -79,6 +79,18 @@ def test_a_selection_is_the_curve_at_two_instants(track: Track) -> None:
     assert 0 <= found.powers[0].uncertainty_joules < 1.0
 
 
+def test_of_a_stretch_of_which_nothing_is_known_no_energy_is(tmp_path: Path) -> None:
+    rows = "1.0,0.0,,0,10,0\n2.0,1.0,,0,10,10\n9.0,8.0,,7,10,10\n10.0,9.0,,0,10,20\n"
+    (tmp_path / "a.csv").write_text("time,elapsed,marker,lost,total_W,total_J\n" + rows)
+    track = StoredTrack.of_file("a", tmp_path / "a.csv")
+    (inside,) = select(track, 2.0, 7.0).powers
+    assert inside.coverage == 0.0
+    assert np.isnan(inside.joules)
+    assert np.isnan(inside.watts)
+    (whole,) = select(track, 0.0, 9.0).powers
+    assert (whole.joules, whole.coverage) == pytest.approx((20.0, 2 / 9))
+
+
 def test_selections_add_up(track: Track) -> None:
     whole = select(track, 3.0, 3.1).powers[0].joules
     parts = sum(select(track, 3.0 + k * 5e-3, 3.0 + (k + 1) * 5e-3).powers[0].joules for k in range(20))
@@ -271,7 +283,8 @@ def test_a_mean_is_that_of_the_covered_time_whether_or_not_the_energy_counted_on
         (found,) = select(track, start, stop).powers
         covered_s = stop - start if counts_on else known_s
         assert found.coverage * (stop - start) == pytest.approx(covered_s, abs=0.03)
-        assert found.joules == pytest.approx(80.0 * covered_s, abs=3.0)
+        energy = pytest.approx(80.0 * covered_s, abs=3.0) if covered_s else pytest.approx(np.nan, nan_ok=True)
+        assert found.joules == energy
         assert found.watts == pytest.approx(80.0, rel=1e-3) or (not covered_s and np.isnan(found.watts))
 
 
@@ -300,8 +313,11 @@ def test_powers_beyond_the_range_are_not_covered_though_no_row_is_lost(tmp_path:
     ):
         (found,) = select(track, start, stop).powers
         assert (1.0 - found.coverage) * (stop - start) == pytest.approx(out_s, abs=0.03)
+        if out_s == stop - start:
+            assert np.isnan([found.joules, found.watts]).all()
+            continue
         assert found.joules == pytest.approx(80.0 * (stop - start - out_s), abs=2.5)
-        assert found.watts == pytest.approx(80.0, rel=0.02) or (out_s == stop - start and np.isnan(found.watts))
+        assert found.watts == pytest.approx(80.0, rel=0.02)
     for slices in (200, 100_000):  # of the whole, and single rows
         _is_interrupted(track.draw(0, 0.0, 60.0, slices), 20.0, 25.0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,13 +99,16 @@ def test_recordings_are_selected_zoomed_and_exported(
         for number, kind in ((0, "jls"), (1, "csv")):
             with page.expect_download() as download:
                 page.get_by_role("link", name=kind, exact=True).nth(number).click()
-            saved = tmp_path / f"part.{kind}"
+            named = download.value.suggested_filename
+            assert named == f"selection-virtual.{'zip' if kind == 'csv' else kind}"
+            saved = tmp_path / named
             download.value.save_as(saved)
-            assert "virtual" in download.value.suggested_filename
-            part = pmt.load(saved)
+            if kind == "csv":  # with its metadata, which are a file of their own
+                shutil.unpack_archive(saved, tmp_path)
+            part = pmt.load(tmp_path / f"selection-virtual.{kind}")
+            assert part.attrs["virtual"] is True
             assert len(part) == pytest.approx(len(inside), abs=3)
             assert part["total_W"].mean() == pytest.approx(inside["total_W"].mean(), rel=1e-3)
-        assert pmt.load(tmp_path / "part.jls").attrs["virtual"] is True
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 20, 22)"
         box = page.locator("canvas").nth(2).bounding_box()
         assert box is not None

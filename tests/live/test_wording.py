@@ -25,3 +25,12 @@ def test_where_the_energy_at_an_end_is_not_known_neither_it_nor_its_coverage_is(
     text = selection_html([(track, Selection(1.0, 0, [power]))], 1.0)
     assert text.count("<td>not known</td>") == 4
     assert "nan" not in text
+
+
+def test_where_nothing_is_covered_no_energy_is_told() -> None:
+    power = Selected("total", float("nan"), float("nan"), 0.0, 12.0, 30.0, 90.0)
+    track: Any = SimpleNamespace(name="run")
+    text = selection_html([(track, Selection(1.0, 3, [power]))], 1.0)
+    assert text.count("<td>not known</td>") == 2
+    assert "<td>12</td>" in text
+    assert "<td>0 %</td>" in text

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -390,3 +391,17 @@ def test_time_goes_on_over_a_gap_that_is_shorter_than_its_rows_would_be(header: 
     for row in (990, 999, 1000, 1010):
         part = load(path, whole["elapsed"].iloc[row] - 1e-7, whole["elapsed"].iloc[row] + 1e-7)
         assert part["lost"].tolist() == [250_000 if row == 1000 else 0]
+
+
+def test_a_file_without_signals_of_samples_lacks_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = _slow_register(tmp_path / "a.jls")
+    metadata = jls.JlsFile._metadata
+
+    def bare(file: jls.JlsFile) -> tuple[dict[str, Any], dict[str, Any]]:
+        facts, first = metadata(file)
+        return {**facts, "jls": {**facts["jls"], "signals": []}}, first
+
+    monkeypatch.setattr(jls.JlsFile, "_metadata", bare)
+    with jls.JlsFile(path) as file:
+        assert file.length > 0
+        assert file.notes == ()
