@@ -152,7 +152,10 @@ def _rules(texts: list[str]) -> Rules:
 def _profile(made: Certificate, args: argparse.Namespace) -> None:
     """Write the profile of what was found, and say where."""
     date = dt.datetime.fromtimestamp(made.conditions["unix_s"], tz=dt.timezone.utc).date().isoformat()
-    came = (("certified against", made.reference or "no meter"), ("date", date))
+    against = made.reference or "no meter"
+    if made.line is None and made.reference:
+        against = f"nothing: {made.reference} told no gain"
+    came = (("certified against", against), ("date", date))
     try:
         profile: Profile = profile_of(made.profiled(), made.channel, came)
     except CalibrationError as error:

@@ -15,7 +15,7 @@ SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 o
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
 _NO_MEASUREMENTS: Mapping[str, Measurement] = MappingProxyType({})
 _NO_TOTAL = (
-    "no total: two of them may see the same device (an external meter and a built-in sensor, a GPU and all GPUs at a"
+    "no total: two of them may see the same device (an external meter and another sensor, a GPU and all GPUs at a"
     " socket, or a socket whose number is not known)"
 )
 
@@ -42,6 +42,8 @@ def page(
     failed = {target: m for target, m in measured.items() if isinstance(m, PmtError)}
     why = f"no total: nothing is known of {', '.join(failed)}" if failed else _NO_TOTAL
     missing = [why] if summed and total is None and len(measured) > 1 else []
+    if total is not None:
+        missing += [w for w in total.warnings if not any(w in m.warnings for m in good.values())]
     return [
         Table([_HEAD, *rows]),
         *([Line(SPREAD)] if rows else []),

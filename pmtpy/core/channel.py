@@ -265,18 +265,21 @@ def outermost(domains: Sequence[str]) -> tuple[int, ...]:
     return tuple(taken.values())
 
 
-def summable(parts: Sequence[tuple[str, str]]) -> tuple[tuple[int, ...], str]:
+def summable(parts: Sequence[tuple[str, str]], *, rails: bool = False) -> tuple[tuple[int, ...], str]:
     """Say which channels of several sensors make a sum without counting anything twice: the one rule for all sums.
 
-    Parts of external meters can be summed, and so can those of built-in sensors; a meter beside built-in ones cannot,
-    because nothing says what it is connected to. Nor can a socket's sensor of all its GPUs (``host/.../gpus``) beside a
-    GPU's own (``gpu/...``), because nothing says which GPUs are at which socket; nor a socket of a guessed number
-    (``host/socket1?/...``) beside another sensor's sockets, among which it may be.
+    Parts of one external meter can be summed, and so can those of built-in sensors; a meter beside built-in ones, or
+    beside another meter, cannot, because nothing says what it is connected to: both may see one cable. Nor can a
+    socket's sensor of all its GPUs (``host/.../gpus``) beside a GPU's own (``gpu/...``), because nothing says which
+    GPUs are at which socket; nor a socket of a guessed number (``host/socket1?/...``) beside another sensor's sockets,
+    among which it may be.
 
     Parameters
     ----------
     parts : sequence of (owner, domain)
         Every channel that measures energy: which sensor's it is, and the physical part.
+    rails : bool
+        Somebody said that the sensors see different rails of one thing, so that meters can be summed.
 
     Returns
     -------
@@ -289,12 +292,24 @@ def summable(parts: Sequence[tuple[str, str]]) -> tuple[tuple[int, ...], str]:
     if not chosen:
         return (), "none of them says which part of the machine it measures"
     paths = [parts[i][1].split("/") for i in chosen]
+    met = {parts[i][1] for i in chosen if parts[i][1].split("/")[0] == "external"}
+    if not rails and not any(met <= {d for o, d in parts if o == owner} for owner, _ in parts):
+        return (), "external meters may see the same power (pmt.combine makes one device of rails that do not)"
     if any(p[0] == "gpu" for p in paths) and any(p[-1] == "gpus" for p in paths):
         return (), "a socket's sensor of all its GPUs may see what a GPU's own sensor sees"
     sockets = {parts[i][0] for i in chosen if parts[i][1].startswith("host/socket")}
     if len(sockets) > 1 and any("?" in parts[i][1] for i in chosen):
         return (), "a socket whose number is not known may be one that another sensor sees"
     return chosen, ""
+
+
+def without(parts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Say which sensors are in no sum, as none of their channels says which part it measures; ``parts`` as above."""
+    said = {owner for owner, domain in parts if domain}
+    silent = dict.fromkeys(owner for owner, _ in parts if owner not in said)
+    return tuple(
+        f"the total is without {owner}: nothing says which part of the machine it measures" for owner in silent
+    )
 
 
 def unique_name(taken: Collection[str], stem: str, *suffixes: str) -> str:

@@ -156,8 +156,8 @@ def screen(look: Look, width: int, order: Order = Order.SENSORS) -> list[Written
         tone = Tone.GONE if not shown.alive else Tone.PART if shown.node.depth else Tone.PLAIN
         made.append(Written(line(name, (c.cell(shown) for c in columns), shown.past), tone))
     made += [Written(line(t.node.label, (c.cell(t) for c in columns), t.past), Tone.TOTAL) for t in total]
-    if look.why:
-        made += [Written(part, Tone.NOTE) for part in textwrap.wrap(f"no total: {look.why}", width)]
+    why = f"no total: {look.why}" if look.why and look.total is None else look.why
+    made += [Written(part, Tone.NOTE) for part in textwrap.wrap(why, width)]
     return made
 
 

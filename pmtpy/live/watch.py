@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.core.channel import Quantity, summable
+from pmtpy.core.channel import Quantity, summable, without
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints, Layout, Point
 from pmtpy.errors import PmtError
@@ -111,7 +111,9 @@ class Watch:
             for i, layout in enumerate(self._layouts)
             for column, c in enumerate(layout.energy, start=1)
         ]
-        chosen, self._no_total = summable([(target, domain) for target, domain, _, _ in parts])
+        named = [(target, domain) for target, domain, _, _ in parts]
+        chosen, self._no_total = summable(named)
+        self._lacks = "; ".join(without(named))
         self._summed = [parts[i][2:] for i in chosen]
         self._past = [_Past() for _ in sensors]
         self._start_ns = clock.now_ns()
@@ -274,7 +276,9 @@ class Watch:
         lost = sum(self._past[i].lost for i in {i for i, _ in self._summed})
         # The least and greatest power of a sum are not those of its parts: they need not fall together.
         coverage = min(p.coverage for p in parts)
-        return Shown(node, watts, mean, math.nan, math.nan, joules, ages, coverage, lost, alive=True, past=past), ""
+        return Shown(
+            node, watts, mean, math.nan, math.nan, joules, ages, coverage, lost, alive=True, past=past
+        ), self._lacks
 
 
 def _settled_ns(layout: Layout) -> Floats:

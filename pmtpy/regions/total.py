@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
-from pmtpy.core.channel import TOTAL, Channel, summable
+from pmtpy.core.channel import TOTAL, Channel, summable, without
 from pmtpy.regions.measurement import Measurement, sum_of, to_be_judged
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -15,7 +15,7 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
     """Sum what several sensors measured, each outermost physical part once; None where that cannot be told."""
     entries = _entries(sensors)
-    indices, _ = summable([(target, c.domain) for target, c in entries])
+    indices, _ = summable(_parts(entries))
     if not indices:
         return None
     chosen = [entries[i] for i in indices]
@@ -34,21 +34,27 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         channels=by_name,
         **sum_of(by_name),
     )
-    return to_be_judged(summed, partial(_trust, chosen, dict(measured)))
+    return to_be_judged(summed, partial(_trust, chosen, dict(measured), without(_parts(entries))))
 
 
 def why_no_sum(sensors: Sequence[Sensor]) -> str:
     """Say why what several sensors measure cannot be summed; empty where it can."""
-    return summable([(target, channel.domain) for target, channel in _entries(sensors)])[1]
+    return summable(_parts(_entries(sensors)))[1]
 
 
 def _entries(sensors: Sequence[Sensor]) -> list[tuple[str, Channel]]:
     return [(s.target, c) for s in sensors for c in acquisition_of(s).layout.energy]
 
 
-def _trust(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> UncertaintyBudget:
+def _parts(entries: Sequence[tuple[str, Channel]]) -> list[tuple[str, str]]:
+    return [(target, channel.domain) for target, channel in entries]
+
+
+def _trust(
+    chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement], lacks: Sequence[str]
+) -> UncertaintyBudget:
     shown = {target for target, _ in chosen}
-    unique = dict.fromkeys(w for t in measured if t in shown for w in measured[t].warnings)
+    unique = dict.fromkeys([*lacks, *(w for t in measured if t in shown for w in measured[t].warnings)])
     return UncertaintyBudget(_summed_uncertainty(chosen, measured), warnings=tuple(unique))
 
 

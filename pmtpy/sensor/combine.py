@@ -216,7 +216,7 @@ def _combined(name: str, rails: Sequence[str], sources: Sequence[Source]) -> tup
     (:func:`summable`).
     """
     parts = [(rail, _domain(c, s.channels, rail)) for rail, s in zip(rails, sources, strict=True) for c in s.channels]
-    chosen, why = summable(parts)
+    chosen, why = summable(parts, rails=True)
     if why:
         msg = f"{name}: no sum of {', '.join(rails)}: {why}; watch them side by side instead"
         raise TargetError(msg)

@@ -111,6 +111,13 @@ def _is_printed(
     assert json.loads(told.out) == json.loads(report.read_text(encoding="utf-8"))
     assert json.loads(profile.read_text(encoding="utf-8"))["channel"] == "gpu.instant"
     assert "not stored: the profile is of a virtual device" in told.err
+    assert ["certified against", made.reference] in _came_from(profile)
+    bare = folder / "bare.json"
+    monkeypatch.setattr(verb, "certify", lambda *_, **__: replace(made, line=None, reference="powersensor3"))
+    assert main(["certify", "nvml:virtual", "--profile", str(bare)]) == verb.BROKEN
+    assert ["certified against", "nothing: powersensor3 told no gain"] in _came_from(bare)
+    monkeypatch.setattr(verb, "certify", lambda *_, **__: made)
+    capsys.readouterr()
     report.write_text("another card's", encoding="utf-8")
     assert main(words) == 2
     assert "report.json exists already" in capsys.readouterr().err
@@ -121,6 +128,10 @@ def _is_printed(
     for never in ("gain=x", "coverage=5", "gain=1e9"):
         assert main(["certify", "nvml:virtual", "--rule", never]) == 2
     assert "the rules are period, coverage" in capsys.readouterr().err
+
+
+def _came_from(profile: Path) -> list[list[str]]:
+    return [list(pair) for pair in json.loads(profile.read_text(encoding="utf-8"))["provenance"].items()]
 
 
 def test_a_load_of_its_own_and_plans_that_prove_nothing_are_refused() -> None:

@@ -6,8 +6,11 @@ from dataclasses import replace
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cli.page import plain
+from pmtpy.cli.report import page
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
+from pmtpy.live.watch import Watch
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
@@ -32,6 +35,22 @@ def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
             clock.advance(1)
         with pytest.raises(pmt.CoverageError, match="external meter"):
             _ = r.total
+
+
+def test_a_total_says_which_sensor_is_not_in_it() -> None:
+    clock, source, sensor = counter_sensor()
+    silent = Gauge(source.world)
+    silent.channels = tuple(replace(c, domain="") for c in silent.channels)
+    with sensor, Sensor(silent, "rails", clock) as rails:
+        with pmt.region("both", sensor, rails) as r:
+            clock.advance(1)
+        assert {name.partition("/")[0] for name in r.total.channels} == {sensor.target}
+        said = "the total is without rails: nothing says which part of the machine it measures"
+        assert said in r.total.warnings
+        assert f"note: {said}" in plain(page(r, r.total))
+        look = Watch([sensor, rails], clock=clock).look()
+        assert look.total is not None
+        assert look.why == said
 
 
 @pytest.mark.parametrize("whole_machine", [False, True])

@@ -210,7 +210,6 @@ def test_a_counter_that_its_rail_does_not_believe_is_not_known_and_the_others_go
 @pytest.mark.parametrize(
     ("domains", "joules"),
     [
-        (("external/0", "external/1"), 10.0),
         (("host", "host/socket0/package"), 5.0),  # a node's own counter contains its sockets
         (("host/socket0/package", "host"), 5.0),
         (("host", "gpu/0"), 5.0),
@@ -244,6 +243,21 @@ def test_a_combination_and_a_region_sum_by_one_rule(domains: tuple[str, str], jo
         assert region.total.joules == joules
     for sensor in beside:
         sensor.close()
+
+
+def test_rails_are_summed_where_somebody_said_that_they_are_rails_and_meters_side_by_side_are_not() -> None:
+    clock = OwnClock()
+    domains = ("external/0", "external/1")
+    with Sensor(_Combined("board", ["a:0", "a:1"], [_Rail(clock, d) for d in domains], clock), "board", clock) as board:
+        with pmt.region("rails", board) as region:
+            clock.advance(1.0)
+        assert region.total.joules == 10.0
+    with contextlib.ExitStack() as stack:
+        meters = [stack.enter_context(Sensor(_Rail(clock, d), f"r{i}", clock)) for i, d in enumerate(domains)]
+        with pmt.region("both", *meters) as region:
+            clock.advance(1.0)
+        with pytest.raises(pmt.CoverageError, match=r"no sum of r0, r1: .*pmt\.combine"):
+            _ = region.total
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -30,6 +30,7 @@ from pmtpy.backends.powersensor3._counting import ALIKE_US, FrameCounter, Gap
 from pmtpy.backends.powersensor3._delays import ENOUGH_POINTS, MIN_POINTS, STEADY_NS, Delays, Doubts
 from pmtpy.backends.powersensor3._envelope import Envelope, Point
 from pmtpy.core.rows import Ints
+from pmtpy.errors import SourceLostError
 
 # The fastest arrival is late by an unknown time: USB, the driver, the reader's wake-up. Taken to lie between 0 and
 # twice this, so rows are put this much below the line of the fastest arrivals.
@@ -92,6 +93,7 @@ class BoardClock:
         self._gaps: list[Gap] = []
         self._arrivals: list[tuple[int, int]] = []
         self._started, self._paced = False, True
+        self._frames = 0  # placed
         self._number, self._ns, self._slope = 0, 0, 0.0  # a frame, its place, and ns to the next
         self._began: Point = (0, 0)
         self._arrived_ns = 0
@@ -139,6 +141,8 @@ class BoardClock:
     def feed(self, stamps: Levels, arrivals: Sequence[tuple[int, int]], *, last: bool = False) -> Placed:
         """Place frames on the host's clock.
 
+        Raises SourceLostError: the stamps tell of more than twice the time that has passed, and the frames do not.
+
         Parameters
         ----------
         stamps : uint16, shape (n,)
@@ -172,10 +176,15 @@ class BoardClock:
             if not len(numbers):
                 return Placed(0, numbers, None)
             self._start(points or begun, int(numbers[0]))
+        self._frames += len(numbers)
         # An emulated board can be told to stream faster than its own clock: its arrivals say nothing then.
-        came_ns = self._arrived_ns - self._began[1]
+        might_ns = _UNPACED * (self._arrived_ns - self._began[1]) + _UNPACED_NS
         made_ns = (int(numbers[-1]) - self._began[0]) * self._slope if len(numbers) else 0.0
-        self._paced = self._paced and made_ns < _UNPACED * came_ns + _UNPACED_NS
+        if self._paced and made_ns >= might_ns:
+            if self._frames * self._slope < might_ns:
+                msg = f"the time stamps of the board run away from its frames (one each {self.interval_us:.4g} us)"
+                raise SourceLostError(f"{msg}: its clock is not to be trusted; switch it off and on")
+            self._paced = False
         if self._paced and points + begun:
             back = self._step_down(points + begun)
             numbers, points = numbers - back, [(n - back, t) for n, t in points]

@@ -29,7 +29,6 @@ SURE_US, ALIKE_US = 3.0, 5.0  # remainders that differ by less agree for sure; t
 _LEAST_JITTER_US = 0.3  # stamps are whole microseconds
 _LONGEST_TURNS, _SAME_US = 26, 0.5
 _ROUNDING_US = 1.5  # stamps are cut to whole microseconds, and so is what they are compared with
-_OTHER = 0.02  # an interval this far from the nominal one is that of another board
 _GLITCH = 3  # as many stamps in a row may be off without frames missing
 _MEDIAN_OF = 7
 _MIN_FRAMES, _ENOUGH_FRAMES, _SETTLED_FRAMES, _MOST_FRAMES = 32, 2048, 1 << 14, 1 << 20
@@ -157,14 +156,11 @@ class FrameCounter:
         return missing + 1 + int(np.argmax(np.abs(_wrapped(several * self.interval_us - rest_us)) <= alike_us))
 
     def _begin(self, us: Floats) -> None:
-        """Take the first stamp as it is, and the interval from the first batch where it is not the nominal one."""
-        steps = np.diff(us) % DEVICE_CLOCK_US
-        if len(steps) >= _MIN_FRAMES:
-            middle = median(steps)
-            even = steps[np.abs(steps - middle) <= _TOLERANCE * middle]
-            seen = float(even.mean())
-            if abs(seen - self.interval_us) > _OTHER * self.interval_us:
-                self.interval_us = seen
+        """Take the first stamp as it is, and the interval from the first batch where that is not of the nominal one."""
+        seen, frames = _even_interval(us)
+        # Stamps are off by less than a quarter of an interval: what leads further away is no jitter.
+        if frames >= _MIN_FRAMES and frames * abs(seen - self.interval_us) > _TOLERANCE * self.interval_us:
+            self.interval_us = seen
         self._phase_us = float(us[0]) - self.interval_us
         off = _wrapped(us[:_MIN_FRAMES] - self._expected(min(_MIN_FRAMES, len(us))))
         self._phase_us += median(off)  # the first stamp may be the one that is off
@@ -302,6 +298,24 @@ class FrameCounter:
         misfit = np.abs(_wrapped(several * self.interval_us - rest_us))
         sure = np.flatnonzero(misfit <= SURE_US)
         return int(several[sure[0] if len(sure) else np.argmin(misfit)])
+
+
+def _even_interval(us: Floats) -> tuple[float, int]:
+    """Return the slope of the longest run of stamps whose steps are alike, and how many frames it is.
+
+    Of a clock that stands still there is none.
+    """
+    steps = np.diff(us) % DEVICE_CLOCK_US
+    middle = median(steps) if len(steps) else 0.0
+    if middle <= 0.0:
+        return 0.0, 0
+    breaks = np.flatnonzero(np.abs(steps - middle) > _TOLERANCE * middle)
+    ends = np.concatenate([breaks, [len(steps)]])
+    begins = np.concatenate([[0], breaks + 1])
+    longest = int(np.argmax(ends - begins))
+    run = np.cumsum(np.concatenate([[0.0], steps[begins[longest] : ends[longest]]]))
+    along = np.arange(len(run)) - (len(run) - 1) / 2
+    return (float(along @ run / (along @ along)), len(run)) if len(run) > 1 else (0.0, 0)
 
 
 def _wrapped(us: npt.NDArray[np.floating]) -> Floats:

@@ -240,7 +240,7 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
     same = mirrored(zones, tree.vendor)
     if same:
         notes.append("the dies of a package show one counter (AMD, kernel before 6.11): it is counted once per package")
-    second_window_only = all(z.part.mmio for z in zones if z.part.kind is Kind.PACKAGE)
+    first_window = {z.part.package for z in zones if z.part.kind is Kind.PACKAGE and not z.part.mmio}
     present = {z.part for z in zones}
     readable = [z for z in zones if z.energy_uj is not None]
     packages = {(z.part.package, z.part.die) for z in readable if z.part.kind is Kind.PACKAGE}
@@ -251,8 +251,8 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
     for zone in readable:
         part = zone.part
         domain = part.domain(dies_mirrored=same)
-        # The second window adds nothing that the first lacks: totals come from one control type.
-        if part.mmio and not second_window_only and replace(part, mmio=False) not in present:
+        # To a package that the first window shows the second adds nothing: each comes from one control type.
+        if part.mmio and part.package in first_window and replace(part, mmio=False) not in present:
             domain = ""
         # Cores without their package are no total of anything.
         if part.kind not in IN_TOTAL and (part.package, part.die) not in packages:

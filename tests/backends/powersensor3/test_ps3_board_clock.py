@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ from benchmarks.bench_board_clock import WORLDS, score, simulate
 from pmtpy.backends.powersensor3._board_clock import GUARD_NS, MAX_SLEW, BoardClock, Placed
 from pmtpy.backends.powersensor3._counting import FrameCounter
 from pmtpy.backends.powersensor3._envelope import MAX_DRIFT, Envelope
+from pmtpy.errors import SourceLostError
 
 INTERVALS = {"F411": Fraction(50), "F401": Fraction(400, 7), "F407": Fraction(88, 3)}
 HOST_START_NS = 5_000_000_000_000
@@ -233,6 +235,32 @@ def test_stamps_that_jitter_lose_nothing_and_hide_no_single_loss(name: str, jitt
         world.deliver(frames, off_us=np.rint(rng.normal(0, jitter_us, len(frames))).astype(np.int64))
         since += world.per_40_ms
     world.check(error_ns=400_000)
+
+
+@pytest.mark.parametrize("jitter_us", [0.0, 1.2])
+@pytest.mark.parametrize("off", [-0.02, -0.002, 0.002, 0.01, 0.02])
+@pytest.mark.parametrize("name", INTERVALS)
+def test_a_board_of_nearly_the_nominal_interval_loses_nothing(name: str, off: float, jitter_us: float) -> None:
+    nominal_us = float(INTERVALS[name])
+    rng = np.random.default_rng(3)
+    us = np.arange(40_000) * nominal_us * (1 + off) + rng.normal(0.0, jitter_us, 40_000) + 2000.0
+    stamps = (us.astype(np.int64) % 1024).astype(np.uint16)
+    counter = FrameCounter(nominal_us)
+    numbers = [counter.count(stamps[:200]).numbers]
+    while sum(map(len, numbers)) < len(stamps) - 200:
+        done = sum(map(len, numbers))
+        numbers.append(counter.count(stamps[done : done + 200]).numbers)
+    np.testing.assert_array_equal(np.diff(np.concatenate(numbers)), 1)
+    assert counter.interval_us == pytest.approx(nominal_us * (1 + off), rel=1e-4)
+
+
+def test_a_clock_that_stands_still_is_an_error_or_no_matter_and_puts_no_row_into_the_future() -> None:
+    clock = BoardClock(50.0, 0.5)
+    with contextlib.suppress(SourceLostError):
+        for k in range(200):
+            arrived_ns = HOST_START_NS + (k + 1) * 8_000_000
+            placed = clock.feed(np.full(160, 77, np.uint16), [(160, arrived_ns)])
+            assert not len(placed.t_ns) or placed.t_ns[-1] <= arrived_ns
 
 
 def test_the_constant_delay_is_within_the_stated_uncertainty() -> None:

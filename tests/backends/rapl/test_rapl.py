@@ -367,6 +367,17 @@ def test_the_second_window_stands_in_for_an_unreadable_package(
     source.close()
 
 
+def test_a_package_that_only_the_second_window_shows_is_in_the_total(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    processors = make("client")
+    name = processors.energy_file("intel-rapl-mmio:0").replace("energy_uj", "name")
+    processors.tree.write_bytes(name, b"package-1\n")
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert total_names(source) == ["package0", "mmio.package1", "mmio.package1.dram"]
+    source.close()
+
+
 def test_a_missing_tree_is_said_with_what_to_load(clock: ManualClock, tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailableError, match=r"does not exist or is empty\n  remedy: sudo modprobe"):
         rapl.open_source(None, clock=clock, sysfs_root=tmp_path)
