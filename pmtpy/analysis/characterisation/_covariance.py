@@ -72,9 +72,14 @@ class Noise:
 
     def misfit(self, t_s: Floats, residuals: Floats) -> float:
         """Minus twice the log-likelihood of residuals, a constant aside; mean over memories."""
-        shown = residuals / self.own
-        each = [log - float(shown @ solve(shown)) for solve, log in self._memories(t_s)]
-        return float(residuals @ shown) + float(np.sum(np.log(self.own))) + sum(each) / len(each)
+        return float(self.misfits(t_s, residuals[:, None])[0])
+
+    def misfits(self, t_s: Floats, columns: Floats) -> Floats:
+        """Return that of each of several columns of residuals, shape (n, m)."""
+        shown = columns / self.own[:, None]
+        each = [log - np.sum(shown * solve(shown), axis=0) for solve, log in self._memories(t_s)]
+        known = np.sum(columns * shown, axis=0) + float(np.sum(np.log(self.own)))
+        return np.asarray(known + np.mean(each, axis=0), np.float64)
 
     def _memories(self, t_s: Floats) -> Iterator[tuple[Callable[[Floats], Floats], float]]:
         """Yield, for each memory, what solves for the sum of both precisions, and the logarithm of its determinant.

@@ -164,7 +164,7 @@ def _area_of_square(problem: Problem, *kernels: tuple[str, Floats]) -> float:
 
     It shows in what they make of one cell of unit area. Their wander and their rates are left out.
     """
-    cell = problem.reference.cell_s
+    cell = problem.cell
     own = 0.0 if problem.own_s is None else float(np.median(problem.own_s))
     grain = max(2.0 * problem.step_s, cell) / _GRAINS
     first = min(float(point[0]) for _, point in kernels)

@@ -83,6 +83,7 @@ class Problem:
     middle: float
     respond: Responder
     reference: PowerTrace
+    cell: float  # median time between the reference's rows: it has thousands, and this is asked for each kernel
     period: float
     jitter: float
     drift: float
@@ -90,6 +91,7 @@ class Problem:
     metered: bool
     step_s: float  # by which an offset is moved for a derivative
     late_s: float  # standard error of when the reference, or a reading, shows a change
+    row_s: float  # that of the reference alone, whose rows date a change; 0: it knows
     noise: float  # spectral density of the noise on the reference, watts squared times seconds; 0: none is seen
     reach_s: float  # half the length of the stretch in which an offset is looked for; a width is not wider either
     own_s: Floats | None = None  # over how much time before its instant each reading is a mean itself
@@ -180,6 +182,8 @@ def problem_of(
         raise DeclinedError(msg, load="use a load that varies")
     middle = float((t[0] + t[-1]) / 2.0) if pivot_s is None else pivot_s
     step = max(2e-4, METER_GRAIN * updates.period_s)
+    cell = reference.cell_s if len(reference.rows_s) > 1 else 0.0  # of a load there may be one edge only
+    row = cell / math.sqrt(12.0) if metered else 0.0
     return Problem(
         t - middle,
         y,
@@ -187,14 +191,16 @@ def problem_of(
         middle,
         Responder(reference),
         reference,
+        cell,
         updates.period_s,
         updates.jitter_s,
         updates.drift,
         math.hypot(RATE_SD if metered else ONE_CLOCK_RATE, updates.drift),
         metered,
         step,
-        math.hypot(updates.jitter_s, reference.cell_s / math.sqrt(12.0) if metered else 0.0),
-        _noise(reference, step) if len(reference.rows_s) > 1 else 0.0,  # of a load there may be one edge only
+        math.hypot(updates.jitter_s, row),
+        row,
+        _noise(reference, step, cell) if cell else 0.0,
         (last - first) / 2.0,
     )
 
@@ -204,7 +210,7 @@ def problem_of_means(edges_s: Floats, curve: PowerTrace, reference: PowerTrace, 
     watts = np.asarray(np.diff(np.interp(edges_s, curve.t_s, curve.joules)) / np.diff(edges_s), np.float64)
     middle = float(edges_s[0] + edges_s[-1]) / 2.0
     own = np.asarray(np.diff(edges_s), np.float64)
-    cell = float(np.median(own))
+    period, cell = float(np.median(own)), reference.cell_s
     return Problem(
         np.asarray(edges_s[1:] - middle, np.float64),
         watts,
@@ -212,25 +218,27 @@ def problem_of_means(edges_s: Floats, curve: PowerTrace, reference: PowerTrace, 
         middle=middle,
         respond=Responder(reference),
         reference=reference,
-        period=cell,
+        cell=cell,
+        period=period,
         jitter=0.0,
         drift=0.0,
         rate_sd=rate_sd,
         metered=True,
-        step_s=cell / 20.0,
+        step_s=period / 20.0,
         late_s=math.hypot(curve.late_s, reference.late_s),
-        noise=_noise(reference, cell / 20.0),
+        row_s=reference.late_s,
+        noise=_noise(reference, period / 20.0, cell),
         reach_s=math.inf,
         own_s=own,
     )
 
 
-def _noise(reference: PowerTrace, step_s: float) -> float:
+def _noise(reference: PowerTrace, step_s: float, cell_s: float) -> float:
     """Return the spectral density of the noise on a reference, by how it bends over the steps of a derivative.
 
     Cells may be means of two samples each, so that neighbours err alike: two of them are the least that shows it.
     """
-    grain = 2.0 * max(step_s, reference.cell_s)
+    grain = 2.0 * max(step_s, cell_s)
     bends = bend_sd(sampled(reference, reference.start_s, reference.end_s, grain))
     return grain * bends**2 if bends > 0.0 else 0.0
 

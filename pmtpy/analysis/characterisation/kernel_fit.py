@@ -17,7 +17,7 @@ from itertools import count
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._covariance import Noise
+from pmtpy.analysis.characterisation._cut_edges import beside_edges
 from pmtpy.analysis.characterisation._description import describe, design_of, errors, told_by
 from pmtpy.analysis.characterisation._families import (
     BOTH,
@@ -31,7 +31,7 @@ from pmtpy.analysis.characterisation._families import (
     pure_of,
     widths_of,
 )
-from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, evaluate, polish, problem_of
+from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, polish, problem_of
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
@@ -70,8 +70,6 @@ _PROFILE_STEPS = (
     0.1,
 )  # of the width: the least and the most of a profile's first step; each is twice the one before
 _NARROWEST = 0.02  # of a period
-_IN_STEP_OFFSETS = 33  # over a period, at which a kernel that cuts an edge of a load is looked for
-_IN_STEP_WIDTHS, _IN_STEP_READINGS = (0.05, 2.0, 24), 200  # widths in periods: from, to, how many
 
 
 def fit_kernel(
@@ -172,7 +170,8 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
             slopes += rows
     top, low = found[fit.best.family]
-    slopes += [(f, low + m) for f, m in _in_step(problem, top, weights, noise) if not fit.best.gain.contains(f.gain)]
+    cut = beside_edges(problem, top, [f for f, _ in found.values()], weights, noise)
+    slopes += [(f, low + worse) for f, worse in cut if not fit.best.gain.contains(f.gain)]
     if not problem.metered:
         fit = nearest(fit)
     fit = with_doubt(fit, minima, slopes)
@@ -213,9 +212,9 @@ def _chosen(
         fit = replace(fit, spread_s=free.spread_s)
     left = []
     for f in best if problem.metered else [*best, *(r for r, _ in rivals)]:
-        # Errors of the update times blur a kernel, which a free shape takes up; most of them is alike in all updates.
+        # Errors of the instants blur a kernel, which a free shape takes up; most of the updates' are alike in all.
         names, design = design_of(problem, f)
-        late = _UNCOMMON_SHARE * problem.jitter * design[:, 2]
+        late = math.hypot(_UNCOMMON_SHARE * problem.jitter, problem.row_s) * design[:, 2]
         squares, parameters = float(weights @ (f.residuals**2 - late**2)), len(names)
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None
@@ -352,38 +351,6 @@ def _profile(
             if found[-1][1] - least > FEW_READINGS:
                 break
             point = fit.point
-    return found
-
-
-def _in_step(problem: Problem, best: Fit, weights: Floats, noise: Noise) -> list[tuple[Fit, float]]:
-    """Return fits of this kernel at other offsets, and of boxcars, judged by what no error of the instants explains.
-
-    Beside each, by how much it is worse than the best. Of a load that keeps step readings show the same part all the
-    time. Where that is cut by an edge, a reading moves by watts with the microseconds by which an instant is off, so
-    that a kernel which sees no edge explains them better by far, and has another gain. Some readings tell that as well
-    as all: those that edges move most, and others from all over the recording.
-    """
-    step = problem.step_s * np.eye(len(best.point))[0]
-
-    def moves(of: Problem, family: str, point: Floats) -> Floats:
-        apart = of.filtered(point + step, family) - of.filtered(point - step, family)
-        return np.asarray(apart / (2.0 * problem.step_s), np.float64)
-
-    many = min(_IN_STEP_READINGS, len(problem.y))
-    edges = np.argsort(-np.abs(moves(problem, best.family, best.point)), kind="stable")[: many // 4]
-    evenly = np.linspace(0.0, len(problem.y) - 1.0, many - len(edges)).round().astype(np.int64)
-    rows = np.isin(np.arange(len(problem.y)), np.concatenate([edges, evenly]))
-    part, own = problem.part(rows), Noise(noise.own[rows], noise.slow)
-    top = evaluate(part, best.family, best.point, weights[rows])
-    told, late_s = told_by(part, top), np.hypot(problem.late_s, problem.rate_sd * part.t)
-    least, found = own.misfit(part.t, top.residuals) + part.unusual(top) ** 2, []
-    widths = problem.period * np.geomspace(*_IN_STEP_WIDTHS)
-    boxcars = [(BOXCAR, np.array([best.offset, width, 0.0, 0.0, *best.point[4:]])) for width in widths.tolist()]
-    for family, start in [(best.family, best.point), *boxcars]:
-        for share in np.linspace(-0.5, 0.5, _IN_STEP_OFFSETS):
-            fit = evaluate(part, family, start + share * problem.period * np.eye(len(start))[0], weights[rows])
-            blur = np.hypot(1.0, late_s * fit.gain * moves(part, family, fit.point) / math.sqrt(max(best.loss, 1e-300)))
-            found.append((fit, own.misfit(part.t, told(fit) / blur) + part.unusual(fit) ** 2 - least))
     return found
 
 

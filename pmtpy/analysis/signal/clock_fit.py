@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pmtpy.analysis.signal.correlogram import correlogram, sampled, unlikely
-from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, robust_sd, student_95
+from pmtpy.analysis.signal.estimate import STANDS_OUT, Z95, Estimate, huber_weights, median, robust_sd, student_95
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.rows import Floats
@@ -226,9 +226,9 @@ def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> f
     all. From afar more of the ramp is seen, so there it is a tenth.
     """
     first, last = np.searchsorted(off, edge, side="left"), np.searchsorted(off, edge, side="right")
-    before = edge - float(off[first - 1]) if first else 1.0
-    after = float(off[last]) - edge if last < len(off) else 1.0
-    width = min(around_s, 0.6 * before, 0.6 * after)
+    rest_s = edge - float(off[first - 1]) if first else 1.0
+    block_s = float(off[last]) - edge if last < len(off) else 1.0
+    width = min(around_s, 0.6 * rest_s, 0.6 * block_s)
     if edge - width < meter.start_s or edge + width > meter.end_s or width <= 0.0:
         return math.nan
     first, last = np.searchsorted(meter.t_s, [edge - width, edge + width])
@@ -236,8 +236,8 @@ def _crossing(meter: PowerTrace, edge: float, off: Floats, around_s: float) -> f
     power = np.diff(meter.joules[first : last + 1]) / np.diff(meter.t_s[first : last + 1])
     if len(t) < _MIN_EDGE_ROWS:
         return math.nan
-    low, high = np.median(power[t < edge - width / 4.0]), np.median(power[t > edge + width / 2.0])
-    noise = robust_sd(np.asarray(power[t < edge - width / 4.0], np.float64))
+    before = np.asarray(power[t < edge - width / 4.0], np.float64)
+    low, high, noise = median(before), median(power[t > edge + width / 2.0]), robust_sd(before)
     if high - low < 6.0 * noise + 1e-9:
         return math.nan
     share = 0.25 if around_s <= _EDGE_S else 0.1

@@ -130,9 +130,18 @@ def student_95(degrees: float) -> float:
     return float(np.exp(np.interp(-1.0 / max(degrees, 1.0), -1.0 / np.array(_DEGREES), np.log(_STUDENT))))
 
 
+def median(values: Floats) -> float:
+    """Return the median, NaN of none and if one is NaN: numpy's own takes ten times as long for a few."""
+    last = len(values) - 1
+    if last < 0:
+        return math.nan
+    parted = np.partition(values, [last // 2, (last + 1) // 2, last])
+    return float(parted[last // 2] + parted[(last + 1) // 2]) / 2.0 if parted[last] == parted[last] else math.nan
+
+
 def robust_sd(values: Floats) -> float:
     """Standard deviation of the bulk of ``values``: 1.4826 times the median distance from the median."""
-    return float(1.4826 * np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+    return 1.4826 * median(np.abs(values - median(values))) if len(values) else 0.0
 
 
 def bend_sd(values: Floats, level: float = 0.25) -> float:

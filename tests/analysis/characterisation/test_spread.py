@@ -53,6 +53,8 @@ def test_the_likelihood_is_that_of_noise_with_a_memory() -> None:
         covariance = 2.25 * np.exp(-apart / memory) + np.diag(noise.own)
         each.append(residuals @ np.linalg.solve(covariance, residuals) + np.linalg.slogdet(covariance)[1])
     assert noise.misfit(t, residuals) == pytest.approx(np.mean(each), rel=1e-9)
+    others = np.stack([np.zeros(60), residuals], axis=1)
+    assert noise.misfits(t, others)[1] == pytest.approx(np.mean(each), rel=1e-9)
 
 
 def _spread(design: Floats, residuals: Floats, t: Floats) -> Spread:
