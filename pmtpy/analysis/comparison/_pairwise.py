@@ -26,6 +26,7 @@ from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import POLLED, Updates, stamp_step, tidy
 from pmtpy.analysis.uncertainty.channel_times import STREAM_S
+from pmtpy.analysis.uncertainty.interval_statistics import usual_s
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -38,6 +39,7 @@ _T = TypeVar("_T")
 class Prepared:
     """A trace, its exact curve (for energies), its updates and their curve; and what has been declined so far.
 
+    ``t_s`` and ``watts`` are its rows that tell of a power, ``spacing_s`` the usual time between two of them.
     ``counted`` is a trace of a counter; ``summed`` one whose curve is made of its energies, not of its powers.
     """
 
@@ -49,6 +51,9 @@ class Prepared:
     counted: bool
     summed: bool
     declined: dict[str, str]
+    t_s: Floats
+    watts: Floats
+    spacing_s: float
 
     def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
         """Return what the estimator finds; if it declines, keep the reason."""
@@ -90,7 +95,7 @@ def prepare(trace: Trace) -> Prepared:
     else:
         curve = PowerTrace.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
-    ready = Prepared(trace, curve, curve, plain, None, counted, summed, {})
+    ready = Prepared(trace, curve, curve, plain, None, counted, summed, {}, t, watts, usual_s(np.diff(t)))
     # A counter is renewed when its energy moves: its mean powers move with the load.
     values = trace.joules if counted and trace.joules is not None else trace.watts
     polls = (trace.t_s, values) if trace.polling is None else trace.polling.polls(trace.t_s, values, trace.lost)

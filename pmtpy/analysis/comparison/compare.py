@@ -19,7 +19,6 @@ from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, Regi
 from pmtpy.analysis.energy.estimate import region_energy, stamps_around_s
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.trace import outside
-from pmtpy.analysis.signal.updates import tidy
 from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
@@ -173,7 +172,6 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     if not (p.curve.start_s - slack <= start < end <= p.curve.end_s + slack):
         return None
     joules, hidden_s = p.energy(start, end)
-    t, watts = tidy(p.trace.t_s, p.trace.watts)
     lost, uncovered_s = _lost(p.trace, start, end)
     uncovered_s = max(uncovered_s, hidden_s)
     stated = p.trace.channel
@@ -184,8 +182,8 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
         channel = channel.timed(window_s=s.kernel.best.window_s.value)
 
     aged_s = p.trace.aged_s if own or not is_power(channel) else 0.0
-    interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s)
-    (statistics,) = summarise([channel], np.asarray(t - start, np.float64), watts[None], interval)
+    interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s, spacing_s=p.spacing_s)
+    (statistics,) = summarise([channel], np.asarray(p.t_s - start, np.float64), p.watts[None], interval)
     judged = uncertainty_budget(channel, statistics)
     doubt = (
         () if stated is not None else (f"{p.trace.name}: how well it is calibrated is not known, and not in its +-",)

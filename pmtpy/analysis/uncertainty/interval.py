@@ -89,7 +89,8 @@ class Interval(NamedTuple):
     missing_s: float = 0.0  # standard uncertainty of the time between the rows, some of which may be missing
     # how long ago a register may have been renewed when it was read; 0 where rows bear the instant of renewal
     aged_s: float = 0.0
-    # between the rows that came, where the rows themselves are not kept any more; 0: they are, and show it
+    # usual time between the rows that came, where the rows themselves are not kept any more, or it has been found
+    # before; 0: they are, and show it
     spacing_s: float = 0.0
     carry_s: float = math.inf  # how long the power of the newest row was taken to go on beyond it, where none has come
     # for each channel of a stream whose rows have not come: what it did of late; empty: they have

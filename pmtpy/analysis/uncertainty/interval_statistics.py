@@ -64,6 +64,12 @@ def summarise(
     return [f for f in found if f is not None]
 
 
+def usual_s(gaps: Floats) -> float:
+    """Return the middle one of the times between rows (of an even number the longer of two); 0 where there is none."""
+    middle = len(gaps) // 2
+    return float(np.partition(gaps, middle)[middle]) if len(gaps) else 0.0
+
+
 def late_joules(channels: Sequence[Channel], t_s: Floats, watts: Floats, length_s: float, aged_s: float) -> list[float]:
     """Return by how much :func:`lag_corrected` will change each energy, without all else that :func:`summarise` finds.
 
@@ -141,13 +147,12 @@ class _Together:
         self.channels, self.like = channels, channels[0]
         self.all_t, self.t, self.p = all_t, t, p
         self.gaps = t[1:] - t[:-1]
-        middle = len(self.gaps) // 2
-        typical = float(np.partition(self.gaps, middle)[middle]) if len(self.gaps) else 0.0
+        apart = spacing_s or usual_s(self.gaps)
         self.refresh = self.oldest = self.like.refresh_s or 0.0
-        self.sample_s = max(self.refresh, spacing_s or typical)
+        self.sample_s = max(self.refresh, apart)
         self.power = is_power(self.like)
         self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
-        self.lag = lag_s(self.like, row_age_s(self.refresh, spacing_s or typical, aged_s) if self.power else 0.0)
+        self.lag = lag_s(self.like, row_age_s(self.refresh, apart, aged_s) if self.power else 0.0)
         self.window = self.like.window_s or 0.0
         # Of a single pole without a window: what it shows is what it is, but for its own rate times the time constant.
         response = self.like.response
