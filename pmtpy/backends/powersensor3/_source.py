@@ -175,10 +175,12 @@ class PowerSensor3Source(Source):
             if self._lost is not None and not self._pending:
                 raise self._lost
             return Block.empty(columns(self.channels))
-        if pieces[-1][0] - self._heard_ns > STREAM_S * NS_PER_S:
-            silent_s = (pieces[-1][0] - self._heard_ns) / NS_PER_S
-            self._journal.add("silent", self._heard_ns, pieces[-1][0], silent_s)
-        self._heard_ns = pieces[-1][0]
+        # Between arrivals, and not between readings: a program that does not read for a while makes no silence.
+        for arrived_ns, _ in pieces:
+            if arrived_ns - self._heard_ns > STREAM_S * NS_PER_S:
+                silent_s = (arrived_ns - self._heard_ns) / NS_PER_S
+                self._journal.add("silent", self._heard_ns, arrived_ns, silent_s)
+            self._heard_ns = arrived_ns
         self._newest_ns = int(rows.t_ns[-1])
         return self._block(rows)
 

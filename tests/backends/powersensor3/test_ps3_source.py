@@ -259,6 +259,20 @@ def test_silence_is_counted_loss_and_the_stream_goes_on() -> None:
     source.close()
 
 
+def test_a_program_that_does_not_read_for_seconds_makes_no_silence() -> None:
+    clock = ManualClock()
+    source = open_virtual(clock=clock, load="constant:60")
+    read_for(source, clock, 1)
+    began_ns = clock.now_ns()
+    clock.advance(5.0)
+    rows = [source.read()]
+    while source.has_backlog:
+        rows.append(source.read())
+    assert sum(map(len, rows)) == pytest.approx(5.0 / 50e-6, rel=0.01)
+    assert source.remarks(began_ns, clock.now_ns()).warnings == ()
+    source.close()
+
+
 def test_silence_is_given_up_after_as_long_as_was_asked_for() -> None:
     clock = ManualClock()
     board = Board(BoardSpec(), parse_load("constant:60"), epoch_ns=clock.now_ns(), start_ns=0, instant=True)
