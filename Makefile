@@ -6,7 +6,7 @@ STAMP = $(VENV)/.installed
 # Where a shell forbids it, each process that a test starts would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test setup demo check lint types contracts unit slow search pythons docs gallery screens bench clean
+.PHONY: test setup demo check lint types contracts unit slow search pythons oldest docs gallery screens bench clean
 
 # The tests wait for processes, ports and clocks now and then: the checks, one after the other, fill the gaps.
 test: $(STAMP)
@@ -54,6 +54,19 @@ pythons: $(STAMP)
 	for python in $$($(BIN)/python -m tests.packaging.interpreters); do \
 		$(MAKE) unit slow PYTHON=$$python VENV=build/venv-$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
 	done
+
+# The rooms that touch libraries, on the oldest Python with the oldest versions that pyproject.toml admits. What those say
+# of each other is not ours.
+OLDEST = build/venv-oldest
+OLDEST_ROOMS = analysis/signal analysis/comparison backends/nvml cluster integrations io lab live plotting
+oldest: $(STAMP)
+	mkdir -p build
+	$(BIN)/python -m tests.packaging.oldest > build/oldest.txt
+	$$($(BIN)/python -m tests.packaging.interpreters 3.10) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint build/oldest.txt --editable '.[all]' \
+		'pytest>=8,<9.2' pytest-timeout pytest-xdist hypothesis
+	$(OLDEST)/bin/python -m pytest -n auto --maxprocesses 8 --dist loadgroup -W ignore::DeprecationWarning \
+		$(addprefix tests/,$(OLDEST_ROOMS))
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs

@@ -13,6 +13,8 @@ from pmtpy.integrations.old_names import MOVED, RENAMED
 
 @pytest.mark.parametrize("old", sorted(MOVED))
 def test_an_old_path_leads_to_the_new_modules_and_warns(old: str) -> None:
+    if old == "kernel_tuner":
+        pytest.importorskip("kernel_tuner", reason="kernel_tuner is not installed: pip install 'pmtpy[dev]'")
     sys.modules.pop(f"pmtpy.{old}", None)
     with pytest.warns(DeprecationWarning, match=f"pmtpy.{old} has moved to pmtpy.{MOVED[old][0]}"):
         module = importlib.import_module(f"pmtpy.{old}")

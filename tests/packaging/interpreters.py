@@ -25,5 +25,6 @@ def _find(version: str) -> str | None:
     return shutil.which(f"python{version}")
 
 
-if __name__ == "__main__":
-    print(*interpreters().values())
+if __name__ == "__main__":  # of the versions that are named, or of all
+    found = interpreters()
+    print(*(path for version, path in found.items() if version in (sys.argv[1:] or found)))

@@ -8,7 +8,9 @@ not touched.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import ctypes
+import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -24,10 +26,12 @@ from pmtpy.emulators._virtual_source import card_of, open_on, phase_of
 from pmtpy.emulators.amdsmi._driver import VirtualCard, VirtualSmi
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.world import shared_world
-from pmtpy.errors import TargetError
+from pmtpy.errors import BackendUnavailableError, TargetError
 
 __all__ = ["PROFILES", "VirtualCard", "VirtualSmi", "open_virtual", "private_amdsmi"]
 
+_ROCM = 7  # whose library is modelled
+_OLDER = {*range(_ROCM), *range(20, 26)}  # as on PyPI; and as in the tree of ROCm, which counts as its library does
 # Which of the two powers a generation tells, and whether it counts energy: docs/backends/amdsmi.md.
 PROFILES = {
     "mi300x": VirtualCard("AMD Instinct MI300X", current=True, average=False),
@@ -40,10 +44,13 @@ def private_amdsmi(library: object) -> ModuleType:
     """Import a copy of the real ``amdsmi`` of its own, bound to ``library`` instead of libamd_smi.so.
 
     Raises MissingPackageError: the package amdsmi is not installed.
+    Raises BackendUnavailableError: it is of an older ROCm, whose structures are others.
     """
     spec = importlib.util.find_spec("amdsmi")
     if spec is None or spec.origin is None:
         raise missing("amdsmi", "amdsmi", "is not installed, and the virtual GPU drives it")
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # one in the tree of ROCm alone has none
+        _refuse_older(importlib.metadata.version("amdsmi"))
     name, origin = f"_pmtpy_amdsmi_{id(library):x}", Path(spec.origin)
     package = _empty(name, origin)
     wrapper = _empty(f"{name}.amdsmi_wrapper", origin.with_name("amdsmi_wrapper.py"))
@@ -57,6 +64,18 @@ def private_amdsmi(library: object) -> ModuleType:
         for known in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
             del sys.modules[known]
     return package
+
+
+def _refuse_older(version: str) -> None:
+    """Refuse a wrapper whose structures the virtual library would fill as they are not: the interpreter would crash."""
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) in _OLDER:
+        raise BackendUnavailableError(
+            "amdsmi",
+            f"the virtual GPU answers as the library of ROCm {_ROCM} does, and the Python package amdsmi {version} is "
+            "of an older one; a real GPU takes the package of its own ROCm",
+            f"pip install 'amdsmi>={_ROCM}' (in an environment of its own, on a machine with an older ROCm)",
+        )
 
 
 def _empty(name: str, path: Path) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -573,3 +574,13 @@ def test_no_reply_yields_a_silently_wrong_total(at_opening: dict[str, int], late
             first = None
     except (BackendUnavailableError, SourceLostError):
         return
+
+
+@pytest.mark.parametrize("version", ["6.3.3", "25.1.0+8dc45db"])
+def test_the_virtual_gpu_refuses_a_wrapper_whose_structures_are_others(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: version)
+    with pytest.raises(BackendUnavailableError, match=f"amdsmi {re.escape(version)} is of an older one") as refused:
+        pmt.create("amdsmi", "virtual")
+    assert "pip install 'amdsmi>=7'" in str(refused.value)
