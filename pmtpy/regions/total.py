@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.channel import TOTAL, Channel, summable, without
 from pmtpy.regions.measurement import Measurement, sum_of, to_be_judged
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+
+_Entry = tuple[str, Channel]  # target, and one of its channels
+_DISAGREE = 3.0  # standard uncertainties: by chance two of four hundred pairs are further apart
 
 
 def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Measurement | None:
@@ -34,7 +37,7 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         channels=by_name,
         **sum_of(by_name),
     )
-    return to_be_judged(summed, partial(_trust, chosen, dict(measured), without(_parts(entries))))
+    return to_be_judged(summed, partial(_trust, chosen, entries, dict(measured)))
 
 
 def why_no_sum(sensors: Sequence[Sensor]) -> str:
@@ -42,23 +45,42 @@ def why_no_sum(sensors: Sequence[Sensor]) -> str:
     return summable(_parts(_entries(sensors)))[1]
 
 
-def _entries(sensors: Sequence[Sensor]) -> list[tuple[str, Channel]]:
+def _entries(sensors: Sequence[Sensor]) -> list[_Entry]:
     return [(s.target, c) for s in sensors for c in acquisition_of(s).layout.energy]
 
 
-def _parts(entries: Sequence[tuple[str, Channel]]) -> list[tuple[str, str]]:
+def _parts(entries: Sequence[_Entry]) -> list[tuple[str, str]]:
     return [(target, channel.domain) for target, channel in entries]
 
 
 def _trust(
-    chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement], lacks: Sequence[str]
+    chosen: Sequence[_Entry], entries: Sequence[_Entry], measured: Mapping[str, Measurement]
 ) -> UncertaintyBudget:
     shown = {target for target, _ in chosen}
-    unique = dict.fromkeys([*lacks, *(w for t in measured if t in shown for w in measured[t].warnings)])
-    return UncertaintyBudget(_summed_uncertainty(chosen, measured), warnings=tuple(unique))
+    of_sensors = (w for t in measured if t in shown for w in measured[t].warnings)
+    said = dict.fromkeys([*without(_parts(entries)), *_contradictions(chosen, entries, measured), *of_sensors])
+    return UncertaintyBudget(_summed_uncertainty(chosen, measured), warnings=tuple(said))
 
 
-def _summed_uncertainty(chosen: Sequence[tuple[str, Channel]], measured: Mapping[str, Measurement]) -> float:
+def _contradictions(
+    chosen: Sequence[_Entry], entries: Sequence[_Entry], measured: Mapping[str, Measurement]
+) -> Iterator[str]:
+    """Say where another sensor shows another energy of a part that is summed than the one that was taken."""
+    for target, channel in chosen:
+        taken = measured[target].channels[channel.name]
+        for other, again in entries:
+            if other == target or again.domain != channel.domain:
+                continue
+            beside = measured[other].channels[again.name]
+            apart, u = taken.joules - beside.joules, math.hypot(taken.uncertainty_joules, beside.uncertainty_joules)
+            if abs(apart) > _DISAGREE * u and taken.coverage == beside.coverage == 1.0:
+                yield (
+                    f"{other} shows {beside.joules:.4g} J of {channel.domain}, of which {target} shows"
+                    f" {taken.joules:.4g} J and is summed: one of the two is wrong, or measures something else"
+                )
+
+
+def _summed_uncertainty(chosen: Sequence[_Entry], measured: Mapping[str, Measurement]) -> float:
     """Uncertainty of the sum of channels of several sensors, joules.
 
     What a sensor's channels do not know of their edges they do not know together, so a sensor that is summed whole

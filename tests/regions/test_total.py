@@ -37,6 +37,27 @@ def test_a_meter_and_a_built_in_sensor_are_not_summed() -> None:
             _ = r.total
 
 
+@pytest.mark.parametrize(("load", "agree"), [("constant:60", True), ("constant:90", False)])
+def test_a_total_says_which_sensor_contradicts_the_one_that_is_summed(load: str, *, agree: bool) -> None:
+    clock = ManualClock()
+    sources = [Gauge(make_world(each, clock=clock)) for each in ("constant:60", load)]
+    for source in sources:
+        source.channels = tuple(replace(c, domain="host") for c in source.channels)
+    with Sensor(sources[0], "supply", clock) as supply, Sensor(sources[1], "board", clock) as board:
+        for _ in range(3):
+            clock.advance(0.2)
+            supply.read()
+            board.read()
+        with pmt.region("both", supply, board) as r:
+            for _ in range(20):
+                clock.advance(0.2)
+                supply.read()
+                board.read()
+        assert r.total.joules == pytest.approx(r["supply"].joules)
+        said = [w for w in r.total.warnings if w.startswith("board shows ")]
+        assert bool(said) == (not agree), (r["supply"], r["board"])
+
+
 def test_a_total_says_which_sensor_is_not_in_it() -> None:
     clock, source, sensor = counter_sensor()
     silent = Gauge(source.world)
