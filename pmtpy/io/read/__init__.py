@@ -156,9 +156,11 @@ def _reader_of(recording: Recording) -> Reader:
 
 
 def _saved_anew(head: bytes, first_line: str) -> str:
-    """Say what another program made of a recording in a text of commas; empty: it is none."""
+    """Say what another program, or an export, made of a recording in a text of commas; empty: it is none."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "is UTF-16; save it as UTF-8, or take the file as it was recorded"
+    if head.startswith(b"PK\x03\x04"):
+        return "is an archive: unpack it, and load the recording in it (the .json beside it goes with it)"
     for mark, name, instead in ((";", "semicolons", ","), ("\t", "tabs", ","), ('"', "quotation marks", "")):
         fields = {f.strip() for f in first_line.replace(mark, instead).split(",")}
         if mark in first_line and ({"time", "elapsed"} <= fields or any("power.draw" in f for f in fields)):

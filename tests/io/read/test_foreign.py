@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zipfile
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -445,6 +446,13 @@ def test_a_recording_that_a_spreadsheet_saved_is_named_as_that(tmp_path: Path, c
     path.write_bytes(content)
     with pytest.raises(FileFormatError, match=f"{why}.*take the file as it was recorded"):
         load(path)
+
+
+def test_an_archive_of_a_recording_is_to_be_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", _SPREADSHEET)
+    with pytest.raises(FileFormatError, match=r"a\.zip is an archive: unpack it"):
+        load(tmp_path / "a.zip")
 
 
 def test_load_time_stamps_need_not_all_be_written_twice(tmp_path: Path) -> None:
