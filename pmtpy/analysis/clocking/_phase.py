@@ -31,6 +31,7 @@ _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
 _PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
 _PATHS = 1000
+_PLACES = range(1, 7)  # in a poll; of more, each would be nearer to the next than what stamps are taken to be off by
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,19 +298,13 @@ def _in_step(path: PhasePath, seen: Intervals) -> PhasePath:
     The likelihood of a change takes the read for anywhere about its stamp. Where reads keep step, each lies at the same
     distance from its update, and what scatters is the stamps: of many, the most extreme bounds the phase, and wrongly,
     by two or three standard deviations. How far polls are in step shows in where within their intervals successive
-    updates fall; if all fall into one half, nothing shows whether it is stamps that scatter or reads.
+    updates fall: at one place, or at two that are half an interval apart (two updates in five polls), and so on.
     """
     which = seen.changed & seen.known(path.period_s.value, path.soft_s)
     after, before = seen.after[which], seen.before[which]
+    poll = float(np.median(before - after))
     place = np.mod((before - path.nearest((after + before) / 2.0)) / (before - after), 1.0)
-    blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // 10, 1))
-    power = np.array([abs(np.mean(block)) ** 2 for block in blocks])
-    by = STRAY * max(float(np.mean(power - (1.0 - power) / max(len(blocks[-1]) - 1, 1))), 0.0) * path.soft_s
-    order = np.sort(place)
-    gaps = np.diff(order, append=order[0] + 1.0)
-    if np.max(gaps) > 0.5:
-        around = np.mod(place - order[(int(np.argmax(gaps)) + 1) % len(order)], 1.0)
-        by = max(by, STRAY * float(np.std(around)) * float(np.median(before - after)))
+    by = max(_left_open(np.mod(n * place, 1.0), path.soft_s, poll / n) for n in _PLACES)
     period, phase = path.period_s, path.phase_s
     slope = 2.0 * by / float(before[-1] - after[0]) * period.value
     return replace(
@@ -317,3 +312,20 @@ def _in_step(path: PhasePath, seen: Intervals) -> PhasePath:
         period_s=Estimate(period.value, period.low - slope, period.high + slope),
         phase_s=Estimate(phase.value, phase.low - by, phase.high + by),
     )
+
+
+def _left_open(place: Floats, soft_s: float, poll_s: float) -> float:
+    """Return by how much the phase may be off beyond what the likelihood says, by the places of successive updates.
+
+    These are shares of ``poll_s``, the time from one to the next place of reads that keep step. If all fall into one
+    half of it, nothing shows whether it is stamps that scatter or reads.
+    """
+    blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // 10, 1))
+    power = np.array([abs(np.mean(block)) ** 2 for block in blocks])
+    by = STRAY * max(float(np.mean(power - (1.0 - power) / max(len(blocks[-1]) - 1, 1))), 0.0) * soft_s
+    order = np.sort(place)
+    gaps = np.diff(order, append=order[0] + 1.0)
+    if np.max(gaps) > 0.5:
+        around = np.mod(place - order[(int(np.argmax(gaps)) + 1) % len(order)], 1.0)
+        by = max(by, STRAY * float(np.std(around)) * poll_s)
+    return by
