@@ -361,11 +361,12 @@ def stamped_readings(
     """
     first, last = float(polls.t_s[0]), float(polls.t_s[-1])
     start, end = max(np.clip(load.known_s, first, last).tolist(), key=lambda known: known[1] - known[0])
-    told = f"the recording's own stamps of the load tell of {end - start:.3g} of its {last - first:.3g} s"
+    known, whole = (f"{seconds:.3g}" for seconds in (end - start, last - first))
+    told = f"the recording's own stamps of the load tell of {known} of its {whole} s"
     if end - start < _MOSTLY * (last - first) or not load.switches(start, end):
         report(f"note: {told}: they are not used; give them with --load if nothing else ran")
         return polls, None
-    if (start, end) != (first, last):
+    if known != whole:
         report(f"note: {told}, which alone are looked at")
     return polls.between(start, end), load.about(start, end, 0.0)
 
