@@ -28,7 +28,7 @@ from pmtpy.core.presentation import duration
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
-from pmtpy.lab.recorded import AS_SHOWN, power_column, read_series, regions_of, said_of_regions, stamped_load
+from pmtpy.lab.recorded import AS_SHOWN, power_column, read_series, regions_of, said_of_regions, stamped_load, times_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,15 +110,17 @@ def correct_recording(
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), PowerTrace.of_load(load))
     responses = known_responses(profile, updates.period_s, updates.watts)
-    first, last = float(polls.t_s[0]) + shift, float(polls.t_s[-1]) + shift
+    rows_s = table[times_of(table, alone=load is None)].to_numpy(np.float64) + shift
+    first, shown_s = float(rows_s[0]), rows_s[table[column].notna()]  # polls may lie beside the rows that tell of them
     if between is not None:
         intervals = [(first + between[0], first + between[1], "")]
     else:
         for why in said_of_regions(table) if load is None else ():
             report(f"note: {why}")
-        worked = load if own is None else own.about(first, last, 0.0)
+        extent = float(shown_s[0]), float(shown_s[-1])
+        worked = load if own is None else own.about(*extent, 0.0)
         blocks = (_regions(table) if load is None else []) or _blocks(worked)
-        intervals = _intervals(blocks, (first, last), max(r.needed_s for _, r in responses), path, report)
+        intervals = _intervals(blocks, extent, max(r.needed_s for _, r in responses), path, report)
     found, around_s = [], max(stamps_around_s(r) for _, r in responses)
     loads = [load] * len(intervals) if own is None else _own_stamps(own, intervals, around_s, report)
     for (start, end, name), stamps in zip(intervals, loads, strict=True):

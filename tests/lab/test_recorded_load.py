@@ -114,6 +114,28 @@ def test_without_regions_the_blocks_of_the_load_have_their_energies(tmp_path: Pa
     assert [each.seconds for each in given] == pytest.approx([2.0, 1.75])
 
 
+def test_a_region_right_behind_the_first_row_is_in_the_recording_and_begins_where_it_was_measured(
+    tmp_path: Path,
+) -> None:
+    """Rows that bear the device's own times tell of polls half a period beside them; times count from the row."""
+    path, lead_s = tmp_path / "run.csv", 0.01
+    measure(AVERAGE, np.array([[3.0, 6.0]]), LEVELS_W, [(0.0, 12.0)], stamped=True, later=True, dump=path)
+    facts: dict[str, Any] = json.loads((path.with_name("run.csv.json")).read_text())
+    anchor, (region,) = facts["anchors"]["start"], facts["regions"]
+    first_ns = round(1e9 * float(pmt.load(path)["time"].iloc[0])) - anchor["unix_ns"] + anchor["monotonic_ns"]
+    load_s = (facts["load"]["on_ns"][0][0] - first_ns) / 1e9
+    region["start_ns"] = first_ns + round(1e9 * lead_s)
+    path.with_name("run.csv.json").write_text(json.dumps(facts))
+    said = list[str]()
+    (found,) = corrected(path, AVERAGE, said)
+    assert not any("left out" in note for note in said)
+    assert found.start_s == pytest.approx(lead_s, abs=1e-6)
+    assert found.energy.low <= 60.0 * found.seconds + 170.0 * 3.0 <= found.energy.high
+    (part,) = corrected(path, AVERAGE, between=(load_s - 1.0, load_s + 1.0))
+    assert part.start_s == pytest.approx(load_s - 1.0, abs=1e-6)
+    assert abs(part.energy.joules - (60.0 + 230.0)) < 0.5  # half a period of the polls is 4 J
+
+
 def test_calibrate_energy_takes_them_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.csv"
     live = measure(A100, IRREGULAR, LEVELS_W, REGIONS[:2], stamped=True, later=True, dump=path)
