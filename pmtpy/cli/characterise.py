@@ -36,7 +36,7 @@ from pmtpy.lab.recorded import (
     read_stamps,
     sensor_column,
     stamped_load,
-    stamped_readings,
+    used_stamps,
 )
 from pmtpy.sensor.registry import canonical, split_target
 
@@ -65,7 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load",
         metavar="FILE",
-        help="when the load was on: a file of stamps, or a recording with start and end markers (recordings only)",
+        help="when the load was on: a file of stamps, a trace of PyTorch's profiler, or a recording with stamps of its "
+        "load, markers or regions (recordings only)",
     )
     parser.add_argument(
         "--meter",
@@ -165,8 +166,7 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
     meter, one_clock = _metered(path, args, cut, table) if args.meter else (None, False)
     own = stamped_load(table) if load is None and not one_clock else None  # a meter by the same clock tells more
     polls = read_series(table, column, alone=load is None and own is None and not args.meter)
-    if own is not None:
-        polls, load = stamped_readings(polls, own, say)
+    load = load if own is None else used_stamps(polls, own, path, say)
     del table  # the other columns of an hour take as much memory as what is made of this one
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
     return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, by)

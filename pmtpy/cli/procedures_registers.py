@@ -50,7 +50,7 @@ def registers(args: argparse.Namespace) -> Answer:
 def _of_recordings(args: argparse.Namespace) -> Measured:
     tables = {path: recording_of(path, args, beside=args.targets[0]) for path in args.targets}
     load = read_stamps(args.load, skip_broken=args.skip_broken, report=say) if args.load else None
-    return recorded_registers(tables, args.channel, load)
+    return recorded_registers(tables, args.channel, load, say)
 
 
 def _of_sensors(args: argparse.Namespace) -> Measured:

@@ -71,6 +71,11 @@ class LoadIntervals:
         """Whether all that the load did in an interval is known."""
         return bool(np.any((self.known_s[:, 0] <= start_s) & (self.known_s[:, 1] >= end_s)))
 
+    def longest_known(self, start_s: float, end_s: float) -> tuple[float, float]:
+        """Return the longest stretch within an interval of which all is known; an empty one where nothing is."""
+        known: list[tuple[float, float]] = np.clip(self.known_s, start_s, end_s).tolist()
+        return max(known, key=lambda each: each[1] - each[0], default=(start_s, start_s))
+
     def unknown(self, start_s: float, end_s: float) -> Floats:
         """Return the stretches of an interval in which it is not known what the load did, shape (k, 2)."""
         bounds = np.concatenate([[start_s], np.clip(self.known_s.ravel(), start_s, end_s), [end_s]]).reshape(-1, 2)

@@ -122,7 +122,7 @@ def correct_recording(
         blocks = (_regions(table) if load is None else []) or _blocks(worked)
         intervals = _intervals(blocks, extent, max(r.needed_s for _, r in responses), path, report)
     found, around_s = [], max(stamps_around_s(r) for _, r in responses)
-    loads = [load] * len(intervals) if own is None else _own_stamps(own, intervals, around_s, report)
+    loads = _stamps(own if load is None else load, intervals, around_s, report)
     for (start, end, name), stamps in zip(intervals, loads, strict=True):
         shown = updates if stamps is None else updates.dated()
         energy = likely_energy(
@@ -148,14 +148,16 @@ def _regions(table: pd.DataFrame) -> list[Span]:
     return regions_of(table, table["elapsed"].to_numpy(np.float64))
 
 
-def _own_stamps(
-    own: LoadIntervals,
+def _stamps(
+    load: LoadIntervals | None,
     intervals: Sequence[tuple[float, float, str]],
     around_s: float,
     report: Callable[[str], None],
 ) -> list[LoadIntervals | None]:
-    """Return the stamps of a recording about each interval; None where they are not all that the load did in it."""
-    told = [own.about(start, end, around_s) if own.knows(start, end) else None for start, end, _ in intervals]
+    """Return the stamps of a load about each interval; None where they are not all that it did in it."""
+    if load is None:
+        return [None] * len(intervals)
+    told = [load.about(start, end, around_s) if load.knows(start, end) else None for start, end, _ in intervals]
     if None in told:
         report(
             f"note: {told.count(None)} of {len(told)} regions are corrected without the load's stamps, which do not "

@@ -302,23 +302,22 @@ def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | N
 
 
 def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str], None] = _log.warning) -> LoadIntervals:
-    """Read when a load was on: from a load stamp file, or from the start and end markers of any recording.
+    """Read when a load was on: from a load stamp file, a trace, or any recording.
 
-    Of a recording without markers, from the stamps of its load that the program made meanwhile; else from the regions
-    that it measured.
+    Of a recording by the stamps of its load that the program made meanwhile; else by its start and end markers; else by
+    the regions that it measured. Stamp files and markers tell of all time; all else of its own only, ``known_s``.
 
-    Raises TargetError: it cannot be opened, or has no such markers.
+    Raises TargetError: it cannot be opened, or has no such stamps.
     Raises FileFormatError: it is no recording.
     """
     table = read_file(path, skip_broken=skip_broken, report=report)
-    times = times_of(table)
+    own, times = stamped_load(table), times_of(table)
+    if own is not None:
+        return own
     t_s = table[times].to_numpy(np.float64)
     marks = marked(table, t_s)
     spans = marks or sorted(itertools.chain(*_measured(table, t_s)), key=attrgetter("start"))
     stamps = _one_after_another(spans, absolute=times == "time")
-    own = stamped_load(table)
-    if own is not None and not marks:
-        return own
     if stamps is None:
         hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) or regions, in turn, that say when the load was on"
@@ -351,24 +350,23 @@ def stamped_load(table: pd.DataFrame, *, alone: bool = False) -> LoadIntervals |
     return LoadIntervals(on_s, off_s, known_s, absolute=times == "time")
 
 
-def stamped_readings(
-    polls: Series, load: LoadIntervals, report: Callable[[str], None] = _log.warning
-) -> tuple[Series, LoadIntervals | None]:
-    """Return readings of a time of which a recording's own stamps tell all that the load did, and these stamps.
+def used_stamps(
+    polls: Series, load: LoadIntervals, path: str, report: Callable[[str], None] = _log.warning
+) -> LoadIntervals | None:
+    """Return the stamps of a recording's own load if a sensor may be characterised by them, else None.
 
-    Who characterises a sensor takes a load for all that there was. Where the stamps tell of less than half of the
-    recording, all readings are returned, without a load.
+    That looks at the longest time of which they tell all that the load did, which has to be half of the readings or
+    more, unless a user asks for them.
     """
     first, last = float(polls.t_s[0]), float(polls.t_s[-1])
-    start, end = max(np.clip(load.known_s, first, last).tolist(), key=lambda known: known[1] - known[0])
-    known, whole = (f"{seconds:.3g}" for seconds in (end - start, last - first))
-    told = f"the recording's own stamps of the load tell of {known} of its {whole} s"
-    if end - start < _MOSTLY * (last - first) or not load.switches(start, end):
-        report(f"note: {told}: they are not used; give them with --load if nothing else ran")
-        return polls, None
-    if known != whole:
-        report(f"note: {told}, which alone are looked at")
-    return polls.between(start, end), load.about(start, end, 0.0)
+    start, end = load.longest_known(first, last)
+    changes = load.switches(start, end) > 0
+    if changes and end - start >= _MOSTLY * (last - first):
+        return load
+    told = f"the load's stamps in {path} tell of {end - start:.3g} of its {last - first:.3g} s in one go"
+    why = f": they are not used; with --load {path} that time is" if changes else ", and of no change: they are not"
+    report(f"note: {told}{why} looked at")
+    return None
 
 
 def _one_after_another(spans: Sequence[Span], *, absolute: bool) -> LoadIntervals | None:

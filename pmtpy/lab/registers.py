@@ -5,6 +5,7 @@ Recorded here under a load that is made for it, or before, in a recording that h
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,10 +24,12 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 from pmtpy.lab.loads import schedule
 from pmtpy.lab.record import Recorder, whole_counts
-from pmtpy.lab.recorded import marked_load, one_run, power_column, read_series
+from pmtpy.lab.recorded import marked_load, one_run, power_column, read_series, stamped_load, used_stamps
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ def measure_registers(
 
 
 def recorded_registers(
-    tables: Mapping[str, pd.DataFrame], channel: str | None = None, load: LoadIntervals | None = None
+    tables: Mapping[str, pd.DataFrame],
+    channel: str | None = None,
+    load: LoadIntervals | None = None,
+    report: Callable[[str], None] = _log.warning,
 ) -> Measured:
     """Put the registers of recordings beside each other.
 
@@ -88,8 +94,10 @@ def recorded_registers(
     channel : str, optional
         Beside which the others are put: of the first recording that has it. None: the first power.
     load : LoadIntervals, optional
-        When the device was loaded; a log in local time is shifted by whole zones to meet it. None: what the markers of
-        each recording say.
+        When the device was loaded; a log in local time is shifted by whole zones to meet it. None: what the stamps of
+        the load in each recording say, else its markers.
+    report : callable
+        Is told what is left out.
 
     Raises TargetError: a recording holds no powers, or there is no such channel; several are not of one clock.
     Raises DeclinedError: nothing is known of the clock of ``channel``, or the load was at another time.
@@ -102,11 +110,19 @@ def recorded_registers(
     for path, table in tables.items():
         if not _columns(table):
             power_column(table, None, path)  # says why there is none
-        own = marked_load(table, alone=alone) if load is None else load
+        polled = {column: read_series(table, column, alone=alone) for column in _columns(table)}
+        own = load if load is not None else _own_load(table, path, next(iter(polled.values())), report, alone=alone)
         for column, per_count in _columns(table).items():
-            polls = read_series(table, column, alone=alone)
-            registers[path, column[:-2]] = _of_series(f"{path} {column[:-2]}", polls, per_count, own)
+            registers[path, column[:-2]] = _of_series(f"{path} {column[:-2]}", polled[column], per_count, own)
     return _beside(registers, channel)
+
+
+def _own_load(
+    table: pd.DataFrame, path: str, polls: Series, report: Callable[[str], None], *, alone: bool
+) -> LoadIntervals | None:
+    """Return when the device was loaded as a recording itself says: by stamps of its load, else by its markers."""
+    load = stamped_load(table, alone=alone)
+    return marked_load(table, alone=alone) if load is None else used_stamps(polls, load, path, report)
 
 
 def _beside(registers: Mapping[tuple[str, str], Register], channel: str | None) -> Measured:

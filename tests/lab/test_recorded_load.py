@@ -27,7 +27,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.io.convert import convert
 from pmtpy.lab.correct_recording import CorrectedEnergy, correct_recording
 from pmtpy.lab.loads import schedule
-from pmtpy.lab.recorded import stamped_load, stamped_readings
+from pmtpy.lab.recorded import read_stamps, stamped_load, used_stamps
 from pmtpy.lab.traces import side_by_side
 from pmtpy.sensor.registry import opener
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -107,9 +107,15 @@ def test_without_regions_the_blocks_of_the_load_have_their_energies(tmp_path: Pa
     (part,) = corrected(path, A100, between=(found[0].start_s - 1.0, found[-1].start_s + 1.5))
     assert part.energy.method == "load-informed"
     assert part.energy.low <= 230.0 * 4.25 + 60.0 * 5.25 <= part.energy.high
-    # Stamps that are given come first.
     other = stamped_load(pmt.load(path))
     assert other is not None
+    # Where those that are given do not tell all, they are not used, whosever they are.
+    said = list[str]()
+    known = replace(LoadIntervals(other.on_s, other.off_s), known_s=other.on_s[None, [0, 1]])
+    (part,) = corrected(path, A100, said, load=known, between=(found[0].start_s - 1.0, found[0].start_s + 1.0))
+    assert part.energy.method == "reconstruction"
+    assert any("1 of 1 regions are corrected without the load's stamps" in note for note in said)
+    # Stamps that are given come first.
     given = corrected(path, A100, load=LoadIntervals(other.on_s[:2], other.off_s[:2]))
     assert [each.seconds for each in given] == pytest.approx([2.0, 1.75])
 
@@ -150,8 +156,8 @@ def test_calibrate_energy_takes_them_by_itself(tmp_path: Path, capsys: pytest.Ca
 # -- characterise ------------------------------------------------------------------------------------------------------
 
 
-def characterised(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], str]:
-    assert main(["characterise", str(path), "--channel", "gpu.instant", "--json"]) == 0
+def characterised(path: Path, capsys: pytest.CaptureFixture[str], *how: str) -> tuple[dict[str, Any], str]:
+    assert main(["characterise", str(path), "--channel", "gpu.instant", "--json", *how]) == 0
     out, err = capsys.readouterr()
     return json.loads(out), err
 
@@ -184,25 +190,43 @@ def test_characterise_finds_the_kernel_by_the_stamps_of_the_recording(
             if what in {"off", "say"}:
                 sensor.load().__exit__(None, None, None)
     found, said = characterised(path, capsys)
+    registers, also_said = characterised(path, capsys, "--registers")
+    (instant,) = (each for each in registers["registers"] if each["channel"] == "gpu.instant")
     if untold_s > 10.0:
-        assert re.search(r"tell of 7\.\d+ of its 19.9 s: they are not used", said)
+        for text in (said, also_said):
+            assert re.search(r"tell of 7\.\d+ of its 19.9 s in one go: they are not used", text)
         assert "kernel" in found["declined"]
-        return
-    assert (untold_s > 0.0) == ("which alone are looked at" in said)
-    tau = found["kernel"]["tau_ms"]
-    assert tau["low"] <= 12.5 <= tau["high"]
-    assert tau["high"] - tau["low"] < 2.0
+        assert instant["kernel"] is None
+        found, said = characterised(path, capsys, "--load", str(path))  # who asks for them gets what they tell
+    assert (untold_s > 0.0) == ("what is found by them is found there alone" in said)
+    for each in (found, instant) if untold_s < 10.0 else (found,):
+        tau = each["kernel"]["tau_ms"]
+        assert tau["low"] <= 12.5 <= tau["high"]
+        assert tau["high"] - tau["low"] < 2.0
 
 
-def test_readings_are_taken_of_the_longest_time_that_stamps_tell_of() -> None:
-    polls = Series(np.arange(0.0, 20.0, 0.1), np.ones(200))
+def test_own_stamps_are_used_where_they_tell_of_changes_in_half_of_the_readings() -> None:
+    polls, said = Series(np.arange(0.0, 20.0, 0.1), np.ones(200)), list[str]()
     on = np.arange(0.25, 20.0, 1.0)
     load = LoadIntervals(on, on + 0.5, np.array([[0.0, 3.0], [4.0, 15.0]]))
-    taken, told = stamped_readings(polls, load, list[str]().append)
-    assert (float(taken.t_s[0]), float(taken.t_s[-1])) == pytest.approx((4.0, 15.0))
-    assert told is not None
-    assert told.edges.tolist() == [e for a in on[4:15] for e in (a, a + 0.5)]
-    assert stamped_readings(polls, replace(load, on_s=on[:0], off_s=on[:0]), list[str]().append) == (polls, None)
+    assert used_stamps(polls, load, "run.csv", said.append) is load
+    assert not said
+    assert used_stamps(polls, replace(load, known_s=load.known_s[:1]), "run.csv", said.append) is None
+    assert used_stamps(polls, replace(load, on_s=on[:0], off_s=on[:0]), "run.csv", said.append) is None
+    assert "tell of 3 of its 19.9 s in one go: they are not used; with --load run.csv that time is looked at" in said[0]
+    assert "tell of 11 of its 19.9 s in one go, and of no change" in said[1]
+
+
+def test_stamps_of_the_load_come_before_markers_that_may_be_anything(tmp_path: Path) -> None:
+    path, on = tmp_path / "run.csv", np.array([[2.0, 4.0], [5.5, 7.25]])
+    measure(A100, on, LEVELS_W, [(0.0, 12.0)], stamped=True, later=True, dump=path)
+    rows = path.read_text().splitlines(keepends=True)
+    for row, label in ((10, "all start"), (len(rows) - 10, "all end")):
+        rows[row] = rows[row].replace(",,", f",{label},", 1)
+    path.write_text("".join(rows))
+    load = read_stamps(str(path))
+    assert (load.off_s - load.on_s).tolist() == pytest.approx([2.0, 1.75], abs=1e-6)
+    assert load.known_s[0, 1] - load.known_s[0, 0] == pytest.approx(12.0, abs=1e-6)
 
 
 # -- compare -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ response, and is in the intervals. Pure; times are seconds, powers watts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -41,9 +42,14 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     tuple
         The fit, and what was taken for granted (or nothing).
 
-    Raises DeclinedError: as :func:`~pmtpy.analysis.characterisation.kernel_fit.fit_kernel`; or the kernel would end in
-    the future.
+    Only the time is looked at that :func:`known_part` says.
+
+    Raises DeclinedError: as :func:`~pmtpy.analysis.characterisation.kernel_fit.fit_kernel` and :func:`known_part`; or
+    the kernel would end in the future.
     """
+    told, load = known_part(updates, load)
+    if told is not updates:  # the first ones show what nobody knows
+        updates = told.between(float(told.t_s[0]) + _DROPPED_S, math.inf)
     start, end = _run(load)
     inside = updates.between(start, end)
     used = inside if len(inside) >= MIN_UPDATES else updates
@@ -70,6 +76,22 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
         lag_s=best.lag_s.widened(EDGE_DELAY_S),
     )
     return replace(fit, best=best), note
+
+
+def known_part(updates: Updates, load: LoadIntervals) -> tuple[Updates, LoadIntervals]:
+    """Return the updates of the longest time of which all that the load did is known, and the load in it.
+
+    Raises DeclinedError: the load does not change in it.
+    """
+    first, last = float(updates.t_s[0]), float(updates.t_s[-1])
+    if load.knows(first, last):
+        return updates, load
+    start, end = load.longest_known(first, last)
+    told = updates.between(start, end)
+    if not len(told) or not load.switches(start, end):
+        msg = f"the load's stamps tell of {end - start:.3g} of the {last - first:.3g} s in one go, and of no change"
+        raise DeclinedError(msg)
+    return told, load.about(start, end, 0.0)
 
 
 def _run(load: LoadIntervals) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from pmtpy.analysis.characterisation._host_clock import MIN_LENGTH_S, host_shift, meter_on_host, on_one_clock
-from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
+from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel, known_part
 from pmtpy.analysis.characterisation._step_response import (
     StepResponse,
     find_block,
@@ -78,7 +78,8 @@ def characterise(
     polls : Series
         Stamps and readings as polled.
     load : LoadIntervals, optional
-        When the load was on, by the host's clock.
+        When the load was on, by the host's clock. What is found by it is found in the longest time of which all that
+        it did is known (``known_s``).
     meter : Series, optional
         A reference meter. The offset and rate of its clock are fitted.
     one_clock : bool
@@ -109,6 +110,7 @@ def characterise(
             remarks.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = PolledChannel(np.asarray(t + shift, np.float64), watts, updates)
+    remarks.notes += _partly(load, updates)
     clock, curve = _meter(remarks, meter, load, updates, one_clock=same)
     fit = remarks.attempt("kernel", lambda: _kernel(remarks, updates, load, (clock, curve), lattice))
     step = remarks.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
@@ -148,6 +150,17 @@ def _updates(remarks: _Remarks, t_s: Floats, watts: Floats, lattice: PublishingC
     return updates.dated()
 
 
+def _partly(load: LoadIntervals | None, updates: Updates) -> list[str]:
+    """Say so where the load is known for a part of the readings only."""
+    if load is None:
+        return []
+    first, last = float(updates.t_s[0]), float(updates.t_s[-1])
+    start, end = load.longest_known(first, last)
+    known, whole = (f"{seconds:.3g}" for seconds in (end - start, last - first))
+    told = f"the load's stamps tell of {known} of the {whole} s in one go"
+    return [f"{told}: what is found by them is found there alone"] if known != whole else []
+
+
 # --- the estimators, each with what it needs ---
 
 
@@ -171,6 +184,7 @@ def _step(updates: Updates, load: LoadIntervals | None, fit: KernelFit | None, p
     if load is None:
         start, end = find_block(updates)
         return fit_step(updates, start, end, started=False, fit=fit or _kernel_of_block(updates, start, end))
+    updates, load = known_part(updates, load)
     block = highest_block(updates, long_blocks(load))
     return fit_step(updates, *block, fit=fit, early_s=_EARLY_SHARE * poll_s)
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE
 from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
+from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.registers import Register, side_by_side
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.core.load_intervals import LoadIntervals
-from pmtpy.emulators.gpu_sensor import SensorModel
+from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Table
 from tests.support.drawn_sensors import Kernel, Polls, Power, Sensor, record
 from tests.support.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench
@@ -149,3 +152,32 @@ def test_two_filters_in_a_row_are_not_named_by_a_square_load_in_step_and_their_l
     assert found.best.lag_s.half_width < 0.2 * period
     assert found.spread.contains(spread_s)
     assert "the one nearest to zero was taken" in note
+
+
+@pytest.mark.parametrize("window_s", [0.08, 1.0])
+def test_what_the_load_did_where_nobody_stamped_it_does_not_tell_of_the_sensor(window_s: float) -> None:
+    """A program is profiled for a part of a recording; before that the device worked without a rest, behind it too."""
+    rng = np.random.default_rng(1)
+    edges = 20.0 + np.cumsum(rng.uniform(0.3, 1.5, 60))
+    on = edges.reshape(-1, 2)
+    known = (float(edges[0]) - 0.01, float(edges[-1]) + 0.01)
+    worked = np.concatenate([[3.0, known[0]], edges, [known[1], known[1] + 9.0]])
+    load = Table(np.append(-10.0, worked), np.where(np.arange(len(worked) + 1) % 2, HIGH, LOW))
+    sensor = SensorModel(update_s=0.1, window_s=window_s, noise_w=0.2)
+    t_ns, watts = sensor.record(load, known[1] + 12.0, Polling(interval_s=0.0071))
+    polls = Series(np.asarray(t_ns * 1e-9, np.float64), watts)
+    stamps = LoadIntervals(on[:, 0], on[:, 1], np.array([known]))
+    found = characterise("gpu", polls, load=stamps)
+    assert found.kernel is not None, found.declined
+    assert found.kernel.family == BOXCAR
+    assert found.kernel.best.window_s is not None
+    assert found.lag_s is not None
+    assert found.kernel.best.window_s.contains(window_s)
+    assert found.lag_s.contains(window_s / 2.0)
+    assert found.kernel.best.window_s.half_width < 0.005
+    assert any("what is found by them is found there alone" in note for note in found.notes)
+    (register,), _ = side_by_side([Register("gpu", polls.t_s, polls.watts, load=stamps)])
+    assert register.kernel == found.kernel
+    still = characterise("gpu", polls, load=replace(stamps, known_s=np.array([[30.0, 30.01]])))
+    assert "of no change" in still.declined["kernel"]
+    assert "of no change" in still.declined["step"]
