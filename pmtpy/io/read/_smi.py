@@ -230,8 +230,6 @@ def _rounds(
     number = np.cumsum(number)
     rounds: Ints = np.full((len(names), len(starts)), -1)
     rounds[card, number] = np.arange(len(times))
-    if (rounds[:, -1] < 0).any() and rounds.shape[1] > 1:
-        rounds = rounds[:, :-1]  # the last round is cut short
     missing = (rounds < 0).any(axis=0)
     if missing.any():
         first = int(np.flatnonzero(missing)[0])
