@@ -79,7 +79,11 @@ def _row(name: str, node: NodeEnergy) -> tuple[str, ...]:
 
 
 def _numbers(seconds: float, joules: float, uncertainty: float) -> tuple[str, str, str]:
-    return (f"{seconds:.4f}", _number(joules), f"{uncertainty:.2g}" if math.isfinite(uncertainty) else "not known")
+    return (
+        f"{seconds:.4f}" if math.isfinite(seconds) else "not known",
+        _number(joules),
+        f"{uncertainty:.2g}" if math.isfinite(uncertainty) else "not known",
+    )
 
 
 def _number(value: float) -> str:

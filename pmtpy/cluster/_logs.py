@@ -14,7 +14,7 @@ from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cluster.node import LEAST_COVERED, Found, NodeEnergy
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.rows import Floats, Layout
-from pmtpy.errors import FileFormatError
+from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, layout_of, time_u_of
 
@@ -35,18 +35,33 @@ def read_log(path: Path) -> Found:
     """
     table = load(path)
     facts = table.attrs["metadata"] or {}
-    machine = facts.get("machine")
-    if not isinstance(machine, Mapping) or not {"host", "node"} <= machine.keys():
+    machine = _machine(facts)
+    if machine is None:
         msg = f"{path} does not say on which machine it was made: give a log that pmtpy dump of this release wrote"
         raise FileFormatError(msg)
     if len(table) < 2:
         msg = f"{path} holds {len(table)} rows, and energy lies between two or more: give a longer log"
         raise FileFormatError(msg)
     launch = facts.get("launch") or {}
-    host, node, begin_s = str(machine["host"]), str(machine["node"]), float(table["time"].iloc[0])
-    energy = _energy(table, facts, (host, node), launch)
+    begin_s = float(table["time"].iloc[0])
+    energy = _energy(table, facts, machine, launch)
     job = str(launch.get("job", ""))
-    return Found(path, host, node, f"a log of {facts.get('target', 'a sensor')}", job, launch, begin_s, energy, None)
+    return Found(path, *machine, f"a log of {facts.get('target', 'a sensor')}", job, launch, begin_s, energy, None)
+
+
+def made_on(path: Path) -> tuple[str, str] | None:
+    """Return name and boot id of the machine that a file was recorded on; None: it is no recording, or tells none."""
+    try:
+        return _machine(load(path, max_rows=1).attrs["metadata"] or {})
+    except PmtError:
+        return None
+
+
+def _machine(facts: Mapping[str, Any]) -> tuple[str, str] | None:
+    machine = facts.get("machine")
+    if not isinstance(machine, Mapping) or not {"host", "node"} <= machine.keys():
+        return None
+    return str(machine["host"]), str(machine["node"])
 
 
 def _energy(

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
-from pmtpy.cluster._logs import SUFFIXES, read_log
+from pmtpy.cluster._logs import SUFFIXES, made_on, read_log
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.core.numbers import whole
@@ -38,7 +38,9 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
         )
         raise TargetError(msg)
     found, problems = ResultFolder(folder).look()
-    if not found and not problems:
+    if found or problems:
+        problems += _unasked(folder, {f.node for f in found})
+    else:
         found, problems = _logs(folder)
     if not found:
         more = f" ({'; '.join(problems)})" if problems else ""
@@ -79,6 +81,14 @@ def _logs(folder: Path) -> tuple[list[Found], list[str]]:
     """Return the logs in a folder; beside a result they are not asked for, which has counted their sensors."""
     logs = [_log(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
     return [log for log in logs if isinstance(log, Found)], [str(log) for log in logs if isinstance(log, PmtError)]
+
+
+def _unasked(folder: Path, nodes: set[str]) -> list[str]:
+    """Name the logs of nodes that have no result: beside results they are not added, and their nodes would lack."""
+    logs = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    made = [(path, machine) for path in logs if (machine := made_on(path)) is not None and machine[1] not in nodes]
+    why = "beside results logs are not added; move it into a folder of its own"
+    return [f"{path.name} is a log of {host}, of which no result is here: {why}" for path, (host, _) in made]
 
 
 def _log(path: Path) -> Found | PmtError:
@@ -160,7 +170,10 @@ def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]
     for several in by_node.values():
         if len(several) > 1:
             files = ", ".join(f.path.name for f in several)
-            missing[several[0].host] = f"{len(several)} results are of this node, and would count twice: {files}"
+            missing[several[0].host] = (
+                f"{len(several)} results are of this node, and would count twice: {files}; if they are of several runs,"
+                " give each a folder of its own"
+            )
         elif several[0].energy is not None:
             energies.append(several[0].energy)
     return energies, missing

@@ -171,3 +171,14 @@ def this_machine(environ: Mapping[str, str]) -> Machine:
 def is_shared(launch: Launch, machine: Machine) -> bool | None:
     """Whether others may run on this node at the same time: the job has fewer CPUs than it; None: nobody says."""
     return None if launch.cpus is None or not machine.cpus else launch.cpus < machine.cpus
+
+
+def told(machine: Machine, launch: Launch) -> dict[str, Any]:
+    """Return what the metadata of a recording tell of where it was made: ``machine``, and ``launch`` if it had one."""
+    where: dict[str, Any] = {"machine": {"host": machine.host, "node": machine.node}}
+    return where | ({"launch": launch.to_dict() | {"shared": is_shared(launch, machine)}} if launch.scheduler else {})
+
+
+def told_by(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of metadata that were read."""
+    return {key: facts[key] for key in ("machine", "launch") if isinstance(facts.get(key), Mapping)}

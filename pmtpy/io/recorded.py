@@ -25,6 +25,7 @@ from pmtpy.core.presentation import utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns
+from pmtpy.io.origin import told_by
 from pmtpy.io.write.base import Ending, Header, RecordedLoad, RecordedMark, RecordedRegion, Stretches
 
 Flags = npt.NDArray[np.bool_]
@@ -142,7 +143,9 @@ def header_of(
         host_clock=anchor is not None,
         converted_from=utf8(converted_from),
         regions=_regions_of(facts),
+        marks=_marks_of(facts),
         virtual_known=type(known.get("virtual")) is bool,
+        origin=told_by(known),
     )
 
 
@@ -310,7 +313,7 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
         time_u_s=time_u_of(known),
         aged_s=aged_of(known),
-        marks=_marks_of(facts),
+        marks=_marks_of(facts) or header.marks,
         load=load_of(facts),
     )
 

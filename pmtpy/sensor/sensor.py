@@ -238,7 +238,7 @@ class Sensor:
             The interval is not a time, or ``path`` neither a path nor a stream; no file has been touched.
         """
         from pmtpy._version import __version__
-        from pmtpy.io.origin import launch_of, this_machine
+        from pmtpy.io.origin import launch_of, this_machine, told
         from pmtpy.io.write import Header, Writer, open_sink, thinner_for  # only a dump pays for them
 
         made = self._acquisition
@@ -264,8 +264,7 @@ class Sensor:
                 None if traits.streaming else interval_s or made.interval_s,
                 traits.timestamps is not Timestamps.HOST_READ,
                 min(made.intake.aged_s, interval_s or made.intake.aged_s),
-                machine=this_machine(os.environ),
-                launch=launch_of(os.environ),
+                origin=told(this_machine(os.environ), launch_of(os.environ)),
             )
             sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
             made.step_quietly()  # what came before that belongs to no dump

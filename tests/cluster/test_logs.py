@@ -12,6 +12,9 @@ from pmtpy.cluster.gather import gather
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.core.clock import ManualClock
 from pmtpy.errors import TargetError
+from pmtpy.io.convert import convert
+from pmtpy.io.origin import Launch
+from tests.cluster.test_gather import node, write
 
 
 def log(folder: Path, host: str, monkeypatch: pytest.MonkeyPatch, *, watts: float = 80.0, name: str = "") -> Path:
@@ -75,6 +78,33 @@ def test_a_log_that_was_not_ended_is_no_result(tmp_path: Path, monkeypatch: pyte
 def missing(job: JobEnergy) -> str:
     assert not job.complete
     return "; ".join(f"{host}: {why}" for host, why in job.missing.items())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jls"])
+def test_a_converted_log_still_tells_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+    if suffix == "jls":
+        pytest.importorskip("pyjls", reason="pyjls is not installed (extra jls)")
+    for host in ("n0", "n1"):
+        source = log(tmp_path / "as recorded", host, monkeypatch)
+        (tmp_path / "converted").mkdir(exist_ok=True)
+        convert(source, tmp_path / "converted" / f"{host}.{suffix}")
+    before, after = gather(tmp_path / "as recorded"), gather(tmp_path / "converted")
+    assert after.complete
+    assert after.total.joules == pytest.approx(before.total.joules)
+    assert after.total.uncertainty_joules == pytest.approx(before.total.uncertainty_joules, rel=0.01)
+
+
+def test_a_log_of_a_node_that_has_no_result_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, node(0), Launch())
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")  # a result of the program that was measured
+    assert gather(tmp_path).complete
+    own = log(tmp_path, "own", monkeypatch)
+    own.with_name("own.csv.json").write_text(own.with_name("own.csv.json").read_text().replace('"own"', '"boot0"'))
+    assert gather(tmp_path).complete  # the result has counted its sensors
+    log(tmp_path, "n1", monkeypatch)
+    job = gather(tmp_path)
+    assert not job.complete
+    assert any("n1.csv is a log of n1, of which no result is here" in said for said in job.problems)
 
 
 def test_a_log_beside_a_result_is_counted_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ Pure data. Facts about the columns themselves are in :mod:`pmtpy.io.columns`.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described
-from pmtpy.io.origin import Launch, Machine, is_shared
 
 _FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
@@ -109,10 +108,11 @@ class Header:
     converted_from: str = ""  # the recording that this one is made of, and its format; empty: of a sensor
     # Of a recording, those that it tells of. What is measured now ends with them instead (:class:`Ending`).
     regions: tuple[RecordedRegion, ...] = ()
+    marks: tuple[RecordedMark, ...] = ()
     virtual_known: bool = True  # whether it is known if the far side is emulated; a recording may not say
     judge: Judge | None = None  # judges the energies of regions, for formats that state them
-    machine: Machine | None = None  # where it is measured
-    launch: Launch | None = None  # the job that it belongs to
+    # where it is measured and which job it belongs to, as :func:`pmtpy.io.origin.told` says it
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def downsampled(self) -> bool:
@@ -216,10 +216,7 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
     }
     if header.layout.total_apart:
         facts["total_apart"] = True  # a total was recorded, and not of which channels it is made
-    if header.machine is not None:
-        facts["machine"] = {"host": header.machine.host, "node": header.machine.node}
-        if header.launch is not None and header.launch.scheduler:
-            facts["launch"] = header.launch.to_dict() | {"shared": is_shared(header.launch, header.machine)}
+    facts |= dict(header.origin)
     if ending is not None and ending.regions:
         facts["regions"] = [asdict(r) for r in ending.regions]
     if ending is not None and ending.marks:
