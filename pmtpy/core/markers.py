@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 
 _EDGE = re.compile(r"(?:(?P<name>.*?)[\s:._/-]+)?(?P<edge>start|begin|on|end|stop|off)", re.IGNORECASE | re.DOTALL)
 _ROUNDED_S = 2e-6  # by which times of a text file differ from those of its metadata
@@ -45,11 +46,14 @@ def paired(marks: Iterable[tuple[float, str]]) -> tuple[list[Span], list[tuple[f
         else:
             single.append((t, label))
     single += [mark for waiting in opened.values() for mark in waiting]
-    return sorted(found, key=lambda r: (r.start, -r.end)), sorted(single)
+    return sorted(found, key=lambda r: (r.start, -r.end)), sorted(single, key=itemgetter(0))
 
 
 def at_own_instants(
-    marks: Iterable[tuple[float, str]], rows: Iterable[float], own: Iterable[tuple[float, str]]
+    marks: Iterable[tuple[float, str]],
+    rows: Iterable[float],
+    own: Iterable[tuple[float, str]],
+    rounded: float = _ROUNDED_S,
 ) -> list[tuple[float, str]]:
     """Return the marks of rows, each label at the instant at which it was set, where that is known.
 
@@ -62,6 +66,8 @@ def at_own_instants(
         nothing is recorded of what was before the first row.
     own : iterable of (float, str)
         The instants, in order.
+    rounded : float
+        By which times of rows may differ from the instants for having been written down as text.
     """
     left: dict[str, deque[float]] = {}
     for t, text in own:
@@ -71,8 +77,8 @@ def at_own_instants(
     for (row, text), before in zip(marks, rows, strict=True):
         for label in text.split(";"):
             waiting = left.get(label, deque())
-            while waiting and waiting[0] < before - _ROUNDED_S:
+            while waiting and waiting[0] < before - rounded:
                 waiting.popleft()
-            inside = bool(waiting) and waiting[0] <= row + _ROUNDED_S
+            inside = bool(waiting) and waiting[0] <= row + rounded
             found.append((min(waiting.popleft(), row) if inside else row, label))
     return found

@@ -253,13 +253,7 @@ class _Conversion:
 
     def _ending(self, header: Header, why: str) -> Ending:
         facts = self._recording.facts
-        ending = ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
-        table = self._recording.table
-        if ending.marks or header.host_clock or table is None or not table.attrs.get("marks"):
-            return ending
-        zero_s = float(table["time"].iloc[0] - table["elapsed"].iloc[0])  # another tool's, which tells wall times alone
-        marks = (RecordedMark(label, round((zero_s + t) * 1e9)) for t, label in table.attrs["marks"])
-        return replace(ending, marks=tuple(marks))
+        return ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
 
     def _header_of(self, meaning: RecordedLayout, start_s: float) -> Header:
         path = self._recording.path
@@ -272,6 +266,10 @@ class _Conversion:
             interval_s=self._interval_s,
             start_s=start_s,
         )
+        table = self._recording.table
+        if not header.marks and not header.host_clock and table is not None:  # another tool's, with wall times alone
+            told = table.attrs.get("marks") or ()
+            header = replace(header, marks=tuple(RecordedMark(m, round((start_s + t) * 1e9)) for t, m in told))
         # Of a sensor that does not say what it knows of itself, no energy can be judged.
         return header if meaning.layout.total_apart else replace(header, judge=self._judge)
 

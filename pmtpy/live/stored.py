@@ -22,7 +22,7 @@ from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
-from pmtpy.io.recorded import regions_in
+from pmtpy.io.recorded import marks_in, regions_in
 from pmtpy.io.uncovered import Uncovered, UncoveredRows
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
@@ -105,10 +105,11 @@ class StoredTrack:
         self._arrays, self._t = arrays, arrays["elapsed"]
         self._own_unix_s = self.start_unix_s  # wherever it is shown, its rows go by its own clock, as its facts do
         self._values, self._joules = [arrays[n] for n in shown], [arrays[f"{n}_J"] for n in named]
-        self._slices, self._marks, self._gaps = slicer.slices(), slicer.marks, slicer.gaps
+        self._slices, self._gaps = slicer.slices(), slicer.gaps
         attrs = recording.attrs(slicer.rows)
         facts = attrs.get("metadata") or {}
         self.facts: dict[str, Any] | None = attrs.get("metadata")
+        self._marks = slicer.marks(attrs.get("marks") or marks_in(self.facts, self.start_unix_s))
         self.regions: Sequence[Span] = regions_in(self.facts, self.start_unix_s)
         self.target = str(facts.get("target", attrs.get("format", "")))
         self.virtual = bool(attrs.get("virtual"))

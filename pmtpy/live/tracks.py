@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,14 +17,14 @@ import numpy as np
 from pmtpy.analysis.uncertainty.interval import Interval, left_out
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.channel import TOTAL, EnergyMethod
-from pmtpy.core.markers import Span
+from pmtpy.core.markers import Span, at_own_instants
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import downsampled
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
 from pmtpy.io.read.blocks import open_blocks
-from pmtpy.io.recorded import UncoveredTime, aged_of, regions_in, time_u_of
+from pmtpy.io.recorded import UncoveredTime, aged_of, marks_in, regions_in, time_u_of
 from pmtpy.live._grown import Rows
 from pmtpy.live._unknown import unknown_stretches
 from pmtpy.plotting.decimate import Envelope, interrupted
@@ -270,8 +271,12 @@ class JlsTrack:
         """Return the labels between two instants."""
         if self._changed():
             return []
-        marks, _ = self._file.annotations(*self._range(start, stop, 0))
-        return [(float(self._file.times(np.array([at]))[0]), text) for at, text in marks]
+        found, _ = self._file.annotations(*self._range(start, stop))
+        rows, texts = np.array([at for at, _ in found], np.int64), [text for _, text in found]
+        since = np.where(rows > 0, self._file.times_at(np.maximum(rows - 1, 0)), math.inf)
+        own = marks_in(self._file.facts, self.start_unix_s)
+        marks = at_own_instants(zip(self._file.times_at(rows).tolist(), texts, strict=True), since.tolist(), own)
+        return sorted((mark for mark in marks if start <= mark[0] <= stop), key=itemgetter(0))
 
     def gaps(self, start: float, stop: float) -> list[tuple[float, float, int]]:
         """Return where rows were lost."""

@@ -18,7 +18,7 @@ from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile, Statistics
 from pmtpy.io.read.blocks import OpenRecording, jls_samples, open_blocks
-from pmtpy.io.recorded import regions_in
+from pmtpy.io.recorded import marks_in, regions_in
 from pmtpy.io.uncovered import Uncovered, UncoveredRows
 from pmtpy.plotting.slices import MAX_SLICES, Slicer, Slices
 
@@ -272,7 +272,7 @@ def _finished(slicer: Slicer, facts: dict[str, Any], drawn: list[str], unix: flo
         slicer.newest,
         slicer.first_joules,
         made,
-        slicer.marks,
+        slicer.marks(facts.get("marks") or marks_in(facts.get("metadata"), unix)),
         slicer.gaps,
         int(made.rows.sum()),
         int(made.lost.sum()),

@@ -6,12 +6,15 @@ it. While there are few rows, each is a slice of its own; then slices are twice 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.markers import at_own_instants
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.plotting.decimate import Envelope
 
@@ -91,11 +94,12 @@ class Slicer:
     newest: float = float("nan")
     # shape (p,); energies at the first row; NaN where it has none
     first_joules: Floats = field(default_factory=lambda: np.empty(0))
-    marks: list[tuple[float, str]] = field(default_factory=list)  # (time, label)
     # (start, end, rows lost): the longest, if there are more than are kept
     gaps: list[tuple[float, float, int]] = field(default_factory=list)
     rows: int = 0
     _slices: Slices | None = None
+    # (time of its row, that of the row before, label)
+    _marked: list[tuple[float, float, str]] = field(default_factory=list)
 
     def add(
         self, t: Floats, values: Floats, joules: Floats, lost: Ints, labels: Sequence[tuple[int, str]] = ()
@@ -122,7 +126,8 @@ class Slicer:
         if self.most_gaps is not None and len(self.gaps) > self.most_gaps:
             longest = sorted(self.gaps, key=lambda g: g[0] - g[1])[: self.most_gaps // 2]
             self.gaps = sorted(longest)
-        self.marks += [(float(t[row]), part) for row, label in labels for part in label.split(";")]
+        since = self.newest if self.rows > len(t) else math.inf
+        self._marked += [(float(t[row]), float(t[row - 1]) if row else since, label) for row, label in labels]
         self.newest = float(t[-1])
         new = Slices.of_rows(t, values, joules, lost)
         if self.width_s:
@@ -141,6 +146,11 @@ class Slicer:
     def _firsts(self, slices: Slices) -> npt.NDArray[np.intp]:
         key = np.floor((slices.last - self.first_t) / self.width_s)
         return np.flatnonzero(np.diff(key, prepend=-1.0))
+
+    def marks(self, own: Iterable[tuple[float, str]] = ()) -> list[tuple[float, str]]:
+        """Return the labels, each at the instant at which it was set where ``own`` tells it, else at its row."""
+        rows, since = [(t, label) for t, _, label in self._marked], [before for _, before, _ in self._marked]
+        return sorted(at_own_instants(rows, since, own), key=itemgetter(0))
 
     def slices(self) -> Slices | None:
         """Return what was made so far; None: there are no rows."""

@@ -20,7 +20,7 @@ from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.convert import convert
-from pmtpy.io.write import Ending, Header, Options, RecordedLoad, RecordedRegion, open_sink
+from pmtpy.io.write import Ending, Header, Options, RecordedLoad, RecordedMark, RecordedRegion, open_sink
 from pmtpy.io.write._trace import Slice, edges, lanes
 from pmtpy.regions.region import Region
 from tests.support.repeated import FULL, Task, World
@@ -180,8 +180,11 @@ def test_a_region_is_as_uncertain_in_a_trace_as_it_was_when_it_was_measured(tmp_
     assert facts["total uncertainty_joules"] == pytest.approx(measured.uncertainty_joules, rel=0.5)
 
 
-def _constant(path: Path, period_ns: int, rows: int, marks: dict[str, float]) -> Path:
-    """Write 60 W by a gauge that is exactly right, a row for each period; marks at their seconds, on the row after."""
+def _constant(path: Path, period_ns: int, rows: int, marks: dict[str, float], *, told: bool = False) -> Path:
+    """Write 60 W by a gauge that is exactly right, a row for each period; marks at their seconds, on the row after.
+
+    ``told``: whether the metadata tell when they were set.
+    """
     channel = Channel("gpu", Quantity.POWER, domain="gpu/0", refresh_s=period_ns / S)
     header = Header("box:virtual", Identity("box", virtual=True), Layout((channel,)), Anchor(START, UNIX))
     t = START + np.arange(rows) * period_ns
@@ -190,7 +193,8 @@ def _constant(path: Path, period_ns: int, rows: int, marks: dict[str, float]) ->
     nothing, unknown = np.zeros(rows, np.int64), np.zeros((rows, 2), np.int64)
     sink = open_sink(path, header)
     sink.write(Frame(t, np.full((rows, 2), 60.0), joules, np.empty((rows, 0)), nothing, unknown, labels))
-    sink.close(Ending(Anchor(int(t[-1]), UNIX + int(t[-1]) - START), rows, 0, 0, complete=True))
+    own = tuple(RecordedMark(label, START + round(at * S)) for label, at in marks.items()) if told else ()
+    sink.close(Ending(Anchor(int(t[-1]), UNIX + int(t[-1]) - START), rows, 0, 0, complete=True, marks=own))
     return path
 
 
@@ -237,6 +241,38 @@ def test_a_region_of_marks_between_sparse_rows_is_as_uncertain_as_they_leave_it(
         missed.append((facts["total joules"] - 60.0 * 0.25) / facts["total uncertainty_joules"])
     assert max(abs(m) for m in missed) < 2.0
     assert max(abs(m) for m in missed) > 0.5  # and not far more
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_mark_whose_instant_is_told_stands_there_and_not_on_the_row_behind_it(tmp_path: Path, suffix: str) -> None:
+    """Rows are 1 s apart; work of 1.3 s, which the rows behind its marks would make 2 s of."""
+    marks = {"work start": 2.9, "work end": 4.2, "work start again": 4.4, "again": 4.6}
+    facts = _facts(_constant(tmp_path / f"a.{suffix}", S, 10, marks, told=True), "work")
+    assert facts["total joules"] == pytest.approx(60.0 * 1.3)
+    # As of a region between rows; not when since the rows before they were set, which would be sqrt(60 J^2 / 6) = 24 J.
+    assert facts["total uncertainty_joules"] < 10.0
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    single = [(e["name"], e["ts"]) for e in events if e["ph"] == "i"]
+    assert single == [("work start again", pytest.approx(4.4e6)), ("again", pytest.approx(4.6e6))]
+
+
+def test_the_mean_of_an_interval_is_missing_in_that_interval(tmp_path: Path) -> None:
+    """A counter of which the first row tells no mean, since no interval ends there, and the fourth one lacks it."""
+    header = Header(
+        "box", Identity("box"), Layout((Channel("node", Quantity.ENERGY, domain="host"),)), Anchor(START, UNIX)
+    )
+    t, joules = START + np.arange(6) * S, np.tile(30.0 * np.arange(6.0)[:, None], 2)
+    watts = np.full((6, 2), 30.0)
+    watts[[0, 3]] = np.nan
+    sink = open_sink(tmp_path / "a.csv", header)
+    sink.write(Frame(t, watts, joules, np.empty((6, 0)), np.zeros(6, np.int64), np.zeros((6, 2), np.int64)))
+    sink.close(Ending(Anchor(int(t[-1]), UNIX + 5 * S), 6, 0, 0, complete=True))
+    convert(tmp_path / "a.csv", tmp_path / "a.json")
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    gaps = {(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"}
+    assert gaps == {(f"{name}: no value", 2e6, 1e6) for name in ("total", "node")}
+    drawn = [e["ts"] for e in events if e["ph"] == "C" and e["name"] == "node [W]"]
+    assert drawn == [0.0, 1e6, 3e6, 4e6]
 
 
 def test_without_knowledge_of_the_sensor_a_region_has_no_uncertainty(tmp_path: Path) -> None:

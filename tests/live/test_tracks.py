@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import pmtpy as pmt
-from pmtpy.core.clock import ManualClock
-from pmtpy.core.rows import Block
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Anchor, ManualClock
+from pmtpy.core.rows import Block, Frame, Layout
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import convert
 from pmtpy.io.read import load
+from pmtpy.io.write import Ending, Header, RecordedMark, open_sink
 from pmtpy.live._export import KINDS, write_part
 from pmtpy.live._grown import Grown
 from pmtpy.live._wording import state, title
@@ -26,7 +30,7 @@ from pmtpy.live.sensing import LiveTrack
 from pmtpy.live.stored import StoredTrack
 from pmtpy.live.tracks import JlsTrack, Track, layout_of, select
 from pmtpy.plotting.decimate import Envelope
-from pmtpy.plotting.overview import of_file
+from pmtpy.plotting.overview import of_file, of_table
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Stream
 
@@ -179,7 +183,32 @@ def test_marks_stand_at_their_instants(track: Track) -> None:
     marks = track.marks(0.0, 10.0)
     assert [text for _, text in marks] == ["solve start", "solve end"]
     assert marks[1][0] - marks[0][0] == pytest.approx(1.0, abs=0.051)
+    assert track.marks(*track.span) == marks
     assert track.marks(8.0, 9.0) == []
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jls"])
+def test_marks_between_the_rows_of_a_slow_sensor_stand_where_they_were_set(kind: str, tmp_path: Path) -> None:
+    """Rows are a second apart: what is shown between two marks would be of another second."""
+    if kind == "jls":
+        pytest.importorskip("pyjls")
+    second, path, rows = 10**9, tmp_path / f"a.{kind}", 20
+    layout = Layout((Channel("node", Quantity.POWER, refresh_s=1.0, domain="host"),))
+    header = Header("box", Identity("box"), layout, Anchor(second, 1000 * second), polled_s=1.0)
+    t = second * (1 + np.arange(rows))
+    watts, unknown = np.full((rows, 2), 60.0), np.zeros((rows, 2), np.int64)
+    frame = Frame(t, watts, watts * np.arange(rows)[:, None], np.empty((rows, 0)), unknown[:, 0], unknown)
+    set_s = {"solve start": 3.1, "solve end": 5.1, "solve start again": 5.2}  # the latter two stand on one row
+    sink = open_sink(path, header)
+    sink.write(dataclasses.replace(frame, marks=tuple(zip((4, 6, 6), set_s, strict=True))))
+    marks = tuple(RecordedMark(label, round((1 + at) * second)) for label, at in set_s.items())
+    sink.close(Ending(Anchor(int(t[-1]), 1019 * second), rows, 0, 0, complete=True, marks=marks))
+    told: list[tuple[Any, str]] = [(pytest.approx(at, abs=1e-5), label) for label, at in set_s.items()]
+    track = JlsTrack("a", path) if kind == "jls" else StoredTrack.of_file("a", path)
+    assert track.marks(*track.span) == told
+    assert track.marks(5.0, 5.15) == told[1:2]
+    assert of_file(path).marks == told
+    assert of_table(pmt.load(path)).marks == told
 
 
 @pytest.mark.parametrize("kind", KINDS)

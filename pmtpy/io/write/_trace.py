@@ -7,19 +7,22 @@ region's energy into its annotations.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
-from pmtpy.core.markers import paired
+from pmtpy.core.markers import at_own_instants, paired
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import Column, columns
 from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Ending, Header, Judged, RecordedRegion
 
 _NS = 1e9
+_CLOCK_ROUNDED_NS = 2_000  # by which times of a text file differ from those of its metadata
 _CONTEXT_ROWS = 100  # rows on either side of the end of a region that tell how the power moves there
 
 
@@ -111,9 +114,10 @@ class Story:
         self._losses: list[tuple[int, int]] = []  # when rows were lost, and how many
         self._regions = header.regions
         self._shown = [c for c in shown if c.column.array != "joules"]
-        self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)})
+        self._set = [(m.t_ns, m.label) for m in header.marks]
+        self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)} | {t for t, _ in self._set})
         self._at: dict[int, tuple[Floats, Floats]] = {}  # joules and unknown seconds at the ends of regions
-        self._marks: list[tuple[int, str]] = []
+        self._marked: list[tuple[int, float, str]] = []  # time of a row, that of the row before, label
         self._steps: dict[int, Floats] = {}  # joules from the row before a marked one to it
         self._before: tuple[int, Floats, Ints] | None = None
         self._silent: dict[str, int] = {}  # counters without a value, and since when
@@ -125,10 +129,11 @@ class Story:
         self._losses += [(int(frame.t_ns[row]), int(frame.lost[row])) for row in np.flatnonzero(frame.lost).tolist()]
         for row, label in frame.marks:
             t = int(frame.t_ns[row])
-            self._marks.append((t, label))
             self._at.setdefault(t, (frame.joules[row].copy(), frame.uncovered_ns[row] / _NS))
             before = frame.joules[row - 1] if row else self._before[1] if self._before else frame.joules[row]
             self._steps.setdefault(t, frame.joules[row] - before)
+            since = int(frame.t_ns[row - 1]) if row else self._before[0] if self._before else math.inf
+            self._marked.append((t, since, label))
         t_ns, joules, unknown = frame.t_ns, frame.joules, frame.uncovered_ns
         if self._before is not None:
             t0, j0, u0 = self._before
@@ -147,13 +152,17 @@ class Story:
         for row in np.flatnonzero(frame.lost).tolist():
             start = int(frame.t_ns[row - 1]) if row else self._before[0] if self._before else int(frame.t_ns[0])
             self._gaps.append(Slice(f"{int(frame.lost[row])} rows lost", start, int(frame.t_ns[row])))
+        first = self._before[0] if self._before else frame.t_ns[0]
+        before = np.append(first, frame.t_ns[:-1])  # where the interval begins that a row tells the mean of
         for counter in self._shown:
             absent = np.isnan(counter.column.of(frame))
+            if counter.mean and self._before is None:
+                absent[0] = False  # no interval ends with the first row
             if not absent.any() and counter.name not in self._silent:
                 continue
             edges = np.flatnonzero(np.diff(absent, prepend=counter.name in self._silent))
             for row in edges.tolist():
-                t = int(frame.t_ns[row])
+                t = int(before[row] if counter.mean else frame.t_ns[row])
                 if absent[row]:
                     self._silent[counter.name] = t
                 else:
@@ -167,7 +176,7 @@ class Story:
     def regions(self, measured: Iterable[RecordedRegion] = ()) -> list[Slice]:
         """Return regions and pairs of markers with what they cost, in order; when all rows were seen."""
         timed = [(r.label, r.start_ns, r.end_ns) for r in self._regions or measured]
-        marked = [(s.name or "region", int(s.start), int(s.end)) for s in paired(self._marks)[0]]
+        marked = [(s.name or "region", int(s.start), int(s.end)) for s in paired(self._marks())[0]]
         found = [Slice(label, start, end, tuple(self._cost(start, end, 0.0))) for label, start, end in timed]
         for label, start, end in marked:
             found.append(Slice(label, start, end, tuple(self._cost(start, end, self._late(start, end)))))
@@ -175,15 +184,23 @@ class Story:
 
     def markers(self) -> list[tuple[int, str]]:
         """Return the markers that belong to no region."""
-        return [(int(t), label) for t, label in paired(self._marks)[1]]
+        return [(int(t), label) for t, label in paired(self._marks())[1]]
+
+    def _marks(self) -> list[tuple[int, str]]:
+        """Return the marks, in order: at the instants at which they were set, else at their rows."""
+        marks, since = [(t, label) for t, _, label in self._marked], [before for _, before, _ in self._marked]
+        found = at_own_instants(marks, since, self._set, _CLOCK_ROUNDED_NS)
+        return sorted(((int(t), label) for t, label in found), key=itemgetter(0))
 
     def _late(self, start: int, end: int) -> Floats:
         """Variance of the energy between two marks for what rows do not tell: when since the row before they were set.
 
-        With steps of a and b joules up to the two marked rows, and the instants anywhere in them alike, that energy is
-        off by a U - b V, U and V uniform on (0, 1). Its mean square is this.
+        With steps of a and b joules up to the two marked rows (none of a mark that tells its instant), and the
+        instants anywhere in them alike, that energy is off by a U - b V, U and V uniform on (0, 1). Its mean square is
+        this.
         """
-        a, b = self._steps[start], self._steps[end]
+        none = np.zeros(len(self._layout.names))
+        a, b = self._steps.get(start, none), self._steps.get(end, none)
         late: Floats = (a * a + b * b) / 3 - a * b / 2
         return late
 
