@@ -224,15 +224,15 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
     if fit.odds[0][0] not in {shape.family for shape in fit.shapes}:
         reason += f"; a {fit.odds[0][0]} one comes nearest"
 
-    def at(estimate: Estimate, other: Estimate) -> Estimate:
-        # The free shape does not know of errors that last, nor of rounding; the fit of the best family does.
-        return Estimate.within(other.value, max(estimate.half_width, other.half_width))
+    # The free shape does not know of errors that last, nor of rounding; a fit of a family does. That of the likeliest,
+    # named or not, is off by the shape of its kernel least.
+    near = next((shape for shape in (*fit.shapes, *fit.rivals) if shape.family == fit.odds[0][0]), best)
 
-    best = replace(
-        _late(best, at(best.lag_s, free.lag_s)),
-        gain=at(best.gain, free.gain),
-        intercept_w=at(best.intercept_w, free.intercept_w),
-    )
+    def at(name: str) -> Estimate:
+        own: Estimate = getattr(free, name)
+        return Estimate.within(own.value, max(getattr(near, name).half_width, own.half_width))
+
+    best = replace(_late(best, at("lag_s")), gain=at("gain"), intercept_w=at("intercept_w"))
     return replace(fit, family=AMBIGUOUS, best=best, reason=Reason(reason), free=free, spread_s=free.spread_s)
 
 

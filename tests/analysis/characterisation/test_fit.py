@@ -89,6 +89,16 @@ def test_a_kernel_of_none_of_the_families_is_not_named(family: str, load: str) -
         assert all(b and b["value"] is None and b["low"] == 0.0 and (b["high"] or 0.0) >= 1e3 * spread for b in bounds)
 
 
+@pytest.mark.parametrize("family", ["two-pole", "triangular"])
+def test_a_gain_beside_no_family_is_as_well_known_as_by_the_kernel_that_comes_nearest(family: str) -> None:
+    """What a family that is wrong leaves is no error of the readings: it made gains four to eight times as wide."""
+    drawn = draw(3, family=family, load="telegraph", phase="steady", seconds=15.0)
+    fit, _, _ = fitted(drawn, 3)
+    assert fit.reason.startswith("none of these kernels")
+    assert fit.best.gain.contains(drawn.sensor.gain)
+    assert fit.best.gain.half_width < 0.003 * drawn.sensor.gain
+
+
 @pytest.mark.parametrize(("seed", "load"), [(13, "telegraph"), (14, "bursts")])
 def test_few_readings_of_two_filters_in_a_row_are_not_taken_for_another_family(seed: int, load: str) -> None:
     """A free shape has too many parameters for them; a cascade of two filters, with as many as a family, has not."""
