@@ -13,11 +13,14 @@ with ``h`` a boxcar, a one-pole filter, or one after the other. Times are second
 from __future__ import annotations
 
 import math
+import types
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.arguments import number
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.load import Load
@@ -55,6 +58,16 @@ def _normal(seed: int, index: Ints, stream: int) -> Floats:
     return np.asarray(radius * np.cos(2.0 * math.pi * _uniform(seed, index, stream + 1)), np.float64)
 
 
+# Between which the numbers of a sensor lie: seconds, watts and joules; a millionth stands for more than nothing.
+_ABOVE_ZERO, _LARGEST_NUMBER = 1e-6, 1e6
+_BOUNDS: Mapping[str, tuple[float, float]] = types.MappingProxyType(
+    dict.fromkeys(("update_s", "counter_update_s", "gain"), (_ABOVE_ZERO, _LARGEST_NUMBER))
+    | dict.fromkeys(("window_s", "tau_s", "noise_w", "step_w", "counter_step_j"), (0.0, _LARGEST_NUMBER))
+    | dict.fromkeys(("phase_s", "delay_s", "offset_w"), (-_LARGEST_NUMBER, _LARGEST_NUMBER))
+    | {"limit_w": (0.0, math.inf)}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class SensorModel:
     """One channel of a sensor, and the energy counter beside it."""
@@ -80,11 +93,10 @@ class SensorModel:
     seed: int = 1  # seed of the noise and of the wander
 
     def __post_init__(self) -> None:
-        """Refuse a sensor that cannot be: no period, a negative width, a phase that overtakes itself."""
-        positive = min(self.update_s, self.counter_update_s)
-        if positive <= 0 or min(self.window_s, self.tau_s, self.noise_w, self.step_w, self.counter_step_j) < 0:
-            msg = f"a sensor's periods must be positive and its widths, noise and steps not negative: {self}"
-            raise TargetError(msg)
+        """Refuse a sensor that cannot be: no period, a negative width, no number, a phase that overtakes itself."""
+        for name, (least, most) in _BOUNDS.items():
+            what = f"a virtual sensor's {name}, a number from {least:g} to {most:g}"
+            number(getattr(self, name), what, least=least, most=most)
         if not 0 <= self.wander_s < self.update_s:
             msg = f"the phase of a sensor cannot wander by {self.wander_s} s when it updates every {self.update_s} s"
             raise TargetError(msg)

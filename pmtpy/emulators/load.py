@@ -15,9 +15,12 @@ from typing import Protocol
 
 import numpy as np
 
+from pmtpy.core.arguments import number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 
+_MOST_SLOTS = 10_000_000  # of a random load: 160 MB
+_LARGEST_NUMBER = 1e9  # of any number in the text of a load
 _Indices = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 
 
@@ -62,6 +65,13 @@ class Square:
     duty: float = 0.5
     hold: float = 0.0
     stay: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse what is no square wave."""
+        for name, most in (("duty", 1.0), ("stay", 1.0), ("hold", math.inf)):
+            number(
+                getattr(self, name), f"the {name} of a square load, a number from 0 to {most:g}", least=0.0, most=most
+            )
 
     def watts(self, t_s: Floats) -> Floats:
         """Power in watts at each instant."""
@@ -130,8 +140,11 @@ class Table:
     def __init__(self, starts_s: Floats, watts: Floats) -> None:
         starts = np.asarray(starts_s, np.float64)
         levels = np.asarray(watts, np.float64)
-        if len(starts) == 0 or len(starts) != len(levels) or np.any(np.diff(starts) <= 0):
-            msg = "a table of steps needs as many powers as starts, and starts that increase"
+        known = len(starts) == len(levels) > 0 and bool(np.isfinite(starts).all() and np.isfinite(levels).all())
+        if not known or np.any(np.diff(starts) <= 0):
+            msg = (
+                "a load that is a table of steps needs as many powers as starts, all numbers, and starts that increase"
+            )
             raise TargetError(msg)
         self._starts, self._watts = starts, levels
         cumulative = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(starts))])
@@ -195,7 +208,11 @@ class Work:
 
 def pseudo_random(low: float, high: float, hz: float, seconds: float, seed: int) -> Table:
     """Make a load that is ``low`` or ``high`` at random in each slot of ``1 / hz`` seconds, repeatable by seed."""
-    n = max(1, round(seconds * hz))
+    n = round(seconds * hz)
+    if not (hz > 0.0 and 0 < n <= _MOST_SLOTS and seed >= 0):
+        given = f"hz={hz:g}, seconds={seconds:g}, seed={seed}"
+        msg = f"a random load has 1 to {_MOST_SLOTS:,} slots, hz x seconds, and a seed of 0 or more: not {given}"
+        raise TargetError(msg)
     bits = np.random.default_rng(seed).integers(0, 2, n)
     return Table(np.arange(n) / hz, np.where(bits, high, low))
 
@@ -219,13 +236,13 @@ def _numbers(text: str, spec: str) -> dict[str, float]:
     for item in filter(None, text.split(",")):
         key, equals, value = item.partition("=")
         try:
-            number = float(value if equals else key)
+            parsed = float(value if equals else key)
         except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+            parsed = math.nan
+        if not abs(parsed) <= _LARGEST_NUMBER:
             msg = f"load {spec!r}: {item!r} is not a number; a load is {_HELP}"
             raise TargetError(msg)
-        pairs[key if equals else "level"] = number
+        pairs[key if equals else "level"] = parsed
     return pairs
 
 

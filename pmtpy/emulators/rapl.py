@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pmtpy.backends import rapl
+from pmtpy.core.arguments import number
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Source
 from pmtpy.emulators._tree import Tree
@@ -108,6 +109,8 @@ class Processors:
         if layout not in LAYOUTS:
             msg = f"no layout {layout!r} of virtual processors; there are: {', '.join(LAYOUTS)}"
             raise TargetError(msg)
+        most_j = _REGISTER * INTEL_NJ * 1e-9
+        number(wrap_after_j, f"an energy to wrap after, 0 to {most_j:.0f} joules", least=0.0, most=most_j)
         self._world = world
         self._zones: dict[str, ZoneSpec] = {}
         self._start: dict[str, int] = {}

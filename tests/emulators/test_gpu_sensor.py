@@ -147,6 +147,8 @@ def test_known_boards_can_be_named_and_changed() -> None:
 
 
 def test_a_sensor_that_cannot_be_is_refused() -> None:
-    for spec in ("update_s=0", "window_s=-1", "wander_s=0.2"):
-        with pytest.raises(TargetError):
+    fields = "update_s", "window_s", "tau_s", "gain", "offset_w", "noise_w", "counter_update_s", "limit_w", "wander_s"
+    absurd = [f"{field}={value}" for field in fields for value in ("nan", "-inf")]
+    for spec in ("update_s=0", "update_s=inf", "window_s=-1", "wander_s=0.2", "gain=0", "noise_w=1e300", *absurd):
+        with pytest.raises(TargetError, match=spec.partition("=")[0].replace("wander_s", "wander")):
             parse_sensor_model(spec)

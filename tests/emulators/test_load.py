@@ -49,7 +49,12 @@ def test_a_square_wave_may_keep_part_of_its_power_for_a_while() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "cube:1", "square:hz=fast", "square:speed=1", "square:hz=0", "steps:", "csv:/none"]
+    "spec",
+    [
+        *("", "cube:1", "square:hz=fast", "square:speed=1", "square:hz=0", "square:duty=5", "square:hold=-1"),
+        *("square:stay=nan", "constant:1e300", "steps:", "steps:nan=5", "csv:/none"),
+        *("random:hz=0", "random:hz=-1", "random:seconds=0", "random:seconds=1e9,hz=1", "random:seed=-1"),
+    ],
 )
 def test_a_bad_load_is_refused_with_what_was_wrong(spec: str) -> None:
     with pytest.raises(TargetError, match="load"):

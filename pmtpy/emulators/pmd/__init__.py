@@ -43,6 +43,7 @@ def open_virtual(
     """
     check_device("pmd", device)
     one_of(model, _MODELS, "the model")
+    one_of(left_at, codec.BAUDS, "the rate that it was left at")
     world = shared_world(load, clock=clock)
     layouts = dict(zip(_MODELS[1:], (codec.POLLED[1], codec.POLLED[0], codec.POLLED[2]), strict=True))
     board: PmdBoard | RailBoard
