@@ -143,13 +143,10 @@ def left_out(tree: Scan, names: frozenset[str]) -> Scan:
     return replace(tree, zones=zones)
 
 
-def lacking(part: Part) -> str:
-    """Say that a part was left out as asked, and what that does to the total."""
-    return _lacking(part.name, _ASKED, missing=part.kind in IN_TOTAL)
-
-
-def _lacking(name: str, why_not: str, *, missing: bool) -> str:
-    return f"{name} is left out ({why_not})" + ("; the total is PARTIAL: it lacks this part" if missing else "")
+def lacking(part: Part, counted: Sequence[Channel], *, dies_mirrored: bool, why_not: str = _ASKED) -> str:
+    """Say that a part was left out, and what that does to the total, unless another channel counts the same."""
+    missing = part.kind in IN_TOTAL and part.domain(dies_mirrored=dies_mirrored) not in {c.domain for c in counted}
+    return f"{part.name} is left out ({why_not})" + ("; the total is PARTIAL: it lacks this part" if missing else "")
 
 
 def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
@@ -200,21 +197,16 @@ def mirrored(zones: Sequence[Zone], vendor_number: int | None) -> bool:
 
     Of a processor that is AMD's it is taken for granted unless the counters prove to be different ones. If the tree
     does not tell the vendor, it takes both: that it looks like AMD's (no constraints, nothing but packages and cores),
-    and counters that prove to be the same.
+    and counters that prove to be the same. What is so in one package is so in all.
     """
     looks_amd = not any(z.limited or z.part.kind in {Kind.DRAM, Kind.UNCORE, Kind.PSYS} for z in zones)
     if not (vendor_number in AMD_VENDORS if vendor_number is not None else looks_amd):
         return False
     packages = [z for z in zones if z.part.kind is Kind.PACKAGE and z.part.die is not None and not z.part.mmio]
     first: dict[int, Zone] = {}
-    for zone in packages:
-        other = first.setdefault(zone.part.package, zone)
-        if other is zone:
-            continue
-        same = _same_counter(other, zone)
-        if same is False or (same is None and vendor_number is None):
-            return False
-    return len(packages) > len(first)
+    pairs = [(other, zone) for zone in packages if (other := first.setdefault(zone.part.package, zone)) is not zone]
+    same = [_same_counter(one, other) for one, other in pairs]
+    return False not in same and (True in same or (None in same and vendor_number is not None))
 
 
 def _same_counter(one: Zone, other: Zone) -> bool | None:
@@ -258,11 +250,9 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
         if part.kind not in IN_TOTAL and (part.package, part.die) not in packages:
             domain = ""
         result.append(_channel(zone, domain))
-    counted = {c.domain for c in result}
-    for zone in zones:
-        if zone.energy_uj is None:
-            missing = zone.part.kind in IN_TOTAL and zone.part.domain(dies_mirrored=same) not in counted
-            notes.append(_lacking(zone.part.name, zone.problem, missing=missing))
+    notes += [
+        lacking(zone.part, result, dies_mirrored=same, why_not=zone.problem) for zone in zones if zone.energy_uj is None
+    ]
     return tuple(result), tuple(notes)
 
 

@@ -135,7 +135,8 @@ class Opening:
         amd = self._tree.vendor in powercap.AMD_VENDORS
         self.channels = perf_events.channels(events, dies_mirrored=amd)
         lacks = [event.part for event in found if event not in events]
-        self.notes = ("read through perf events", *(note for part in lacks if (note := powercap.lacking(part))))
+        lacking = (powercap.lacking(part, self.channels, dies_mirrored=amd) for part in lacks)
+        self.notes = ("read through perf events", *lacking)
         return None
 
 

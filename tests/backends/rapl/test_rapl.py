@@ -264,6 +264,39 @@ def test_mirrored_dies_are_recognised_without_the_vendor(make: Callable[..., Pro
     source.close()
 
 
+@pytest.mark.parametrize("vendor", [True, False])
+def test_a_die_that_mirrors_another_is_not_missed_where_it_cannot_be_read(
+    make: Callable[..., Processors], clock: ManualClock, *, vendor: bool
+) -> None:
+    processors = make("amd-dies")
+    if not vendor:  # the dies of the other package prove that they mirror each other
+        processors.tree.remove("devices/system/cpu/modalias")
+    processors.tree.write_bytes(processors.energy_file("intel-rapl:1"), b"")
+    with Sensor(rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root), "rapl", clock) as sensor:
+        before = sensor.read()
+        clock.advance(1.0)
+        processors.refresh(clock.now_ns())
+        assert joules(before, sensor.read()) == pytest.approx(100.0, abs=0.1)
+        (said,) = (note for note in sensor.identity.notes if "package0.die1" in note)
+        assert "is left out" in said
+        assert "PARTIAL" not in said
+
+
+def test_a_die_that_is_left_out_of_perf_events_is_counted_by_the_one_that_it_mirrors(
+    world: World, clock: ManualClock
+) -> None:
+    tree, events = Tree(), PerfEvents(world)
+    events.describe(tree)
+    tree.write("devices/system/cpu/modalias", "cpu:type:x86,ven0002fam0017mod0001:feature:,0000")
+    tree.write("devices/system/cpu/cpu8/topology/physical_package_id", 0)
+    tree.write("devices/system/cpu/cpu8/topology/die_id", 1)
+    source = rapl.open_source(None, clock=clock, sysfs_root=tree.root, via="perf", perf=events, without="package0.die1")
+    (said,) = (note for note in source.identity.notes if "package0.die1 is" in note)
+    assert "PARTIAL" not in said
+    source.close()
+    tree.close()
+
+
 def test_a_tree_that_is_copied_or_lacks_its_class_counts_the_same(
     make: Callable[..., Processors], clock: ManualClock, tmp_path: Path
 ) -> None:
@@ -598,3 +631,9 @@ def test_events_that_are_described_oddly_are_not_guessed(
     with pytest.raises(BackendUnavailableError, match="no perf event for the energy of a package"):
         rapl.open_source(None, clock=clock, sysfs_root=tree.root, via="perf", perf=events)
     tree.close()
+
+
+@pytest.mark.parametrize("wrap_after_j", [math.nan, math.inf, -1.0])
+def test_an_energy_to_wrap_after_that_cannot_be_is_named(wrap_after_j: float) -> None:
+    with pytest.raises(TargetError, match="an energy to wrap after, 0 to 262143 joules"):
+        open_virtual(clock=ManualClock(), wrap_after_j=wrap_after_j)
