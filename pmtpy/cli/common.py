@@ -42,6 +42,14 @@ def aside(page: Page) -> None:
         show(page, sys.stderr)
 
 
+def announce(url: str) -> None:
+    """Print where a service listens; one whose stdout is closed or full serves all the same."""
+    try:
+        print(url, flush=True)
+    except (OSError, SinkError):
+        say(f"listening at {url}")
+
+
 def configure_logging(verbose: int, *, quiet: bool) -> None:
     """Send the package's log to stderr at the level asked for."""
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 
-from pmtpy.cli.common import add_options, chosen_targets, open_all, say
+from pmtpy.cli.common import add_options, announce, chosen_targets, open_all, say
 from pmtpy.cli.values import port
 from pmtpy.cluster.prometheus import LOOPBACK, PORT, Server
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         open_all(targets, args.option, strict=bool(args.targets)) as sensors,
         Server(sensors, args.address, args.port) as server,
     ):
-        print(server.url, flush=True)
+        announce(server.url)
         if not server.address.startswith("127.") and server.address != "::1":
             say(f"warning: whoever reaches {server.address} can read the metrics; nothing is encrypted")
         logging.getLogger("pmtpy").info("serving %s", ", ".join(s.target for s in sensors))

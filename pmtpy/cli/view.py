@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmtpy.cli.common import add_options, chosen_targets, opened, say
+from pmtpy.cli.common import add_options, announce, chosen_targets, opened, say
 from pmtpy.cli.values import add_reading, port, size_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.presentation import utf8
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             opened_ = stack.enter_context(opened(targets, args.option))
             tracks += [LiveTrack(s, most_bytes=room) for s in opened_]
         view = View(Desk(tracks), args.address, args.port, theme_of(args.theme))
-        print(view.url, flush=True)
+        announce(view.url)
         if args.address not in {"127.0.0.1", "localhost", "::1"}:
             say(
                 f"warning: listening at {args.address}: whoever learns this address sees the page; nothing is encrypted"
