@@ -43,10 +43,14 @@ class Budget:
 
 
 def budget_of(item: pytest.Item) -> Budget | None:
-    """Return the budget of a test; None where it has none.
+    """Return the budget of a test; None where it has none. One that makes no sense fails the test."""
+    try:
+        return _budget_of(item)
+    except TargetError as error:
+        pytest.fail(str(error), pytrace=False)
 
-    Raises TargetError: it makes no sense.
-    """
+
+def _budget_of(item: pytest.Item) -> Budget | None:
     marked = list(item.iter_markers_with_node("energy_budget"))
     if not marked:
         return None
@@ -83,16 +87,6 @@ def _amount(given: object, name: str) -> float | None:
         msg = f"energy_budget({name}={given!r}) is no amount of {name} above zero; write {example}"
         raise TargetError(msg)
     return value
-
-
-def check_budgets(items: Sequence[pytest.Item]) -> None:
-    """Refuse budgets that make no sense before anything runs."""
-    for item in items:
-        try:
-            budget_of(item)
-        except TargetError as error:  # noqa: PERF203  (the first one ends the run)
-            msg = f"{item.nodeid}: {error}"
-            raise pytest.UsageError(msg) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,19 +104,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse budgets that make no sense before anything runs; a worker cannot, there their tests fail.
-
-    What is to run alone is marked, before tests are chosen by their marks.
-    """
-    marked = [item for item in items if item.get_closest_marker("energy_budget")]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is to run alone, before tests are chosen by their marks."""
     for item in items:
         if item.get_closest_marker("energy_budget") or "energy" in getattr(item, "fixturenames", ()):
             item.add_marker("energy_alone")
-    if marked and not hasattr(config, "workerinput"):
-        from pmtpy.integrations._pytest_budget import check_budgets
-
-        check_budgets(marked)
 
 
 def _meter(config: pytest.Config) -> Meter:

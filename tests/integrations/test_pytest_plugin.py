@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 import pmtpy
-from pmtpy.integrations import pytest_plugin
 from pmtpy.integrations._pytest_baseline import compared, conclude
-from pmtpy.integrations._pytest_budget import Budget, Found, check_budgets, judge
+from pmtpy.integrations._pytest_budget import Budget, Found, budget_of, judge
 
 ROOT = Path(pmtpy.__file__).parents[1]
 PLUGIN = "pmtpy.integrations.pytest_plugin"
@@ -180,34 +179,24 @@ def test_without_a_verdict_tests_fail_where_energy_is_required_and_are_skipped_w
         ({"joules": 5, "sensor": "solar"}, "no sensor is called 'solar'"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_told_with_its_test(arguments: dict[str, object], says: str) -> None:
+def test_a_budget_that_makes_no_sense_is_told(arguments: dict[str, object], says: str) -> None:
     marker = types.SimpleNamespace(args=(), kwargs=arguments)
-    item = types.SimpleNamespace(nodeid="test_it.py::test_it", iter_markers_with_node=lambda _name: [(None, marker)])
-    with pytest.raises(pytest.UsageError, match=says) as told:
-        check_budgets([item])  # type: ignore[list-item]
-    assert str(told.value).startswith("test_it.py::test_it: ")
+    item = types.SimpleNamespace(iter_markers_with_node=lambda _name: [(None, marker)])
+    with pytest.raises(pytest.fail.Exception, match=says):
+        budget_of(item)  # type: ignore[arg-type]
 
 
-def test_a_worker_leaves_such_a_budget_to_its_test() -> None:
-    marker = types.SimpleNamespace(args=(5,), kwargs={})
-    marks: list[str] = []
-    item: Any = types.SimpleNamespace(get_closest_marker=lambda _name: marker, add_marker=marks.append)
-    worker: Any = types.SimpleNamespace(workerinput={})
-    pytest_plugin.pytest_collection_modifyitems(worker, [item])
-    assert marks == ["energy_alone"]
-
-
-def test_such_a_budget_ends_the_run_before_it_begins(suite: Suite) -> None:
-    suite.write("import pytest\n@pytest.mark.energy_budget(5)\ndef test_it(): assert False\n")
-    code, said = suite.run()
-    assert code == 4
-    assert "not 5" in said
-    assert "1 failed" not in said
+def test_such_a_budget_fails_its_test_before_that_runs_and_no_other(suite: Suite) -> None:
+    bad = "@pytest.mark.energy_budget(5)\ndef test_it(): print('it ran')\n"
     marks = "@pytest.mark.energy_budget(joules=1)\n@pytest.mark.energy_budget(joules=100)\n"
-    suite.write(f"import pytest\n{marks}def test_it(): pass\n")
+    suite.write(f"import pytest\n{bad}{marks}def test_two(): pass\ndef test_other(): pass\n")
     code, said = suite.run()
-    assert code == 4
+    assert code == 1
+    assert "2 failed, 1 passed" in said
+    assert "energy_budget takes joules=, watts= and sensor=, not 5" in said
     assert "several energy_budget markers" in said
+    assert "it ran" not in said
+    assert "Traceback" not in said
     inner = "    @pytest.mark.energy_budget(joules='90 kJ')\n    def test_it(self): pass\n"
     suite.write(f"import pytest\n@pytest.mark.energy_budget(joules=1e-9)\nclass TestIt:\n{inner}")
     assert suite.run(*RAPL)[0] == 0  # the nearer one counts
