@@ -87,7 +87,7 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
 
 def _agreement_page(found: Agreement, one: str, other: str, windows: Windows) -> Page:
     length_s = float(np.median(windows.ends_s - windows.starts_s))
-    what = "regions that markers enclose" if windows.marked else f"windows of {length_s:.3g} s"
+    what = "regions" if windows.marked else f"windows of {length_s:.3g} s"
     range_w = f"{found.low_w:.4g} to {found.high_w:.4g} W"
     as_is = f"{one} as they are" if one == "parts" else f"{one} as it is"
     compared = [(as_is, found.mape_percent, found.mae_w, "")]

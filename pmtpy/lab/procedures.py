@@ -25,13 +25,14 @@ from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.channel import TOTAL, Derivation, Identity, outermost
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
+from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.errors import TargetError
 from pmtpy.io.columns import mean_powers
 from pmtpy.lab.loads import LEVELS_W, fast_load
 from pmtpy.lab.record import GPUS, Recorder, chosen_column
-from pmtpy.lab.recorded import marked, times_of
+from pmtpy.lab.recorded import regions_of, times_of
 from pmtpy.lab.traces import polls_alone
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.registry import create, is_virtual, opener, options_from_text, split_target
@@ -224,7 +225,7 @@ def recorded_internal_rate(table: pd.DataFrame, column: str, load_hz: float) -> 
     return find_pattern(table["elapsed"].to_numpy(np.float64), table[column].to_numpy(np.float64), load_hz)
 
 
-# --- workloads: regions that markers enclose, or windows of equal length ---
+# --- workloads: regions, or windows of equal length ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ class Windows:
     # shape (n,); in the times of the recording
     starts_s: Floats
     ends_s: Floats
-    marked: bool  # they are regions that markers enclose
+    marked: bool  # they are regions: markers enclose them, or they were measured
 
 
 def time_column(tables: Sequence[pd.DataFrame]) -> str:
@@ -252,7 +253,9 @@ def time_column(tables: Sequence[pd.DataFrame]) -> str:
 
 
 def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[PowerTrace], length_s: float) -> Windows:
-    """Return the workloads of recordings: regions of the first one that has any, else windows of about one length.
+    """Return the workloads of recordings: regions of the first one that has enough, else windows of about one length.
+
+    Regions are those that markers enclose and those that the program measured meanwhile, without any that holds others.
 
     They end where the powers rest, as far as there are rows: regions within their first and their last quarter, windows
     within a quarter of their length, and these are longer than asked where rows are.
@@ -268,9 +271,8 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[PowerTrace], len
     times = [np.maximum.accumulate(t[column].to_numpy(np.float64)) for t in tables]  # a wall clock may be set back
     start, end = max(float(t[0]) for t in times), min(float(t[-1]) for t in times)
     for t, table in zip(times, tables, strict=True):
-        spans = [s for s in marked(table, t) if s.start >= start and s.end <= end]
-        if spans:
-            starts, ends = (np.array(at, np.float64) for at in zip(*((s.start, s.end) for s in spans), strict=True))
+        starts, ends = _innermost([s for s in regions_of(table, t) if s.start >= start and s.end <= end])
+        if len(starts) >= LEAST_BLOCKS:
             quarter = (ends - starts) / 4.0
             starts, ends = (
                 calm_ends(curves, starts, starts + quarter, starts),
@@ -290,6 +292,14 @@ def windows_of(tables: Sequence[pd.DataFrame], curves: Sequence[PowerTrace], len
     edges, rows = edges[own], rows[own]
     edges = np.unique(calm_ends(curves, edges - length_s / 4.0, edges + length_s / 4.0, rows))
     return Windows(edges[:-1], edges[1:], marked=False)
+
+
+def _innermost(spans: Sequence[Span]) -> tuple[Floats, Floats]:
+    """Return starts and ends of the regions, sorted by their starts, that hold no other one."""
+    at = np.array([(s.start, s.end) for s in spans], np.float64).reshape(-1, 2)
+    first_end = np.append(np.minimum.accumulate(at[::-1, 1])[::-1], np.inf)  # of a region and those that start later
+    alone = first_end[1:] > at[:, 1]
+    return at[alone, 0], at[alone, 1]
 
 
 def energy_curve(table: pd.DataFrame, column: str, times: str) -> PowerTrace:

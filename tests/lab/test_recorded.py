@@ -16,7 +16,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.io.convert import convert
 from pmtpy.lab import two_clocks
-from pmtpy.lab.procedures import energy_curve
+from pmtpy.lab.procedures import energy_curve, windows_of
 from pmtpy.lab.recorded import (
     late_marks,
     marked,
@@ -241,3 +241,15 @@ def test_a_recording_that_is_put_on_another_clock_keeps_its_powers(monkeypatch: 
     moved, _ = two_clocks.together(table, other, ("total_W", "total_W")).tables
     curve, (start, end) = energy_curve(moved, "total_W", "time"), moved["time"].iloc[[10, 90]]
     assert curve.energy(start, end) / (end - start) == pytest.approx(100.0, rel=1e-6)
+
+
+def test_workloads_are_the_regions_that_hold_no_others_or_windows_where_they_are_few(tmp_path: Path) -> None:
+    each = [(1.0 + 3.0 * i, 2.5 + 3.0 * i, f"work {i}") for i in range(6)]
+    for many, marked_ in ((6, True), (4, False)):  # a comparison takes five
+        regions = [(0.5, 19.5, "dump"), *each[:many]]
+        table = read_file(_log(tmp_path / f"{many}.csv", regions))
+        windows = windows_of([table], [energy_curve(table, "total_W", "elapsed")], 1.0)
+        assert windows.marked == marked_
+        if marked_:  # of a power that rests always the ends are moved by a quarter at most
+            np.testing.assert_allclose(windows.starts_s, [a for a, _, _ in each], atol=0.375 + 1e-6)
+            np.testing.assert_allclose(windows.ends_s, [b for _, b, _ in each], atol=0.375 + 1e-6)
