@@ -36,6 +36,7 @@ _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 _LATELY_S = 1.0  # how far back it is looked what a stream does
+_OVERDUE = 2.5  # polls: a row of one is as old as that where the next was just about to end, and ran late itself
 _ALL_S = 1e9  # of what is kept
 _OF_ANOTHER = (
     "its readings change at multiples of {} only, {:.3g} times what its profile says ({}): the profile is probably of "
@@ -141,7 +142,7 @@ class Kept(NamedTuple):
     rested_watts: tuple[float, ...]
     streaming: bool
     carry_s: float
-    lately: tuple[Frame, ...]  # rows of a while before the newest one, where those of a stream have not come yet
+    lately: tuple[Frame, ...]  # rows of a while before the newest one, where others were due and have not come yet
     load: LoadIntervals | None  # when it was on, in seconds from ``a``, where that is known and of use
     open_renewals: Mapping[str, Renewal]  # of channels whose profile may be of another register
 
@@ -238,8 +239,10 @@ class Kept(NamedTuple):
 
 
 def _lately(made: Acquisition, b: CurvePoint) -> tuple[Frame, ...]:
-    """Return the rows that tell what a stream does while none has come; nothing where they have."""
-    if not made.intake.source.traits.streaming or not b.extended_ns:
+    """Return the rows that tell what a power does while none has come though it was due; nothing where they have."""
+    intake = made.intake
+    due_s = 0.0 if intake.source.traits.streaming else _OVERDUE * intake.period_s
+    if b.extended_ns <= due_s * 1e9:
         return ()
     return made.around(b, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9)).frames
 

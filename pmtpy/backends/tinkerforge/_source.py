@@ -119,6 +119,7 @@ class TinkerforgeSource(Source):
         self._away_ns = self._tried_ns = -1
         self._client: Client | None = open_client()
         self._before: dict[int, bytes] = {}
+        self._added: dict[int, tuple[str, int]] = {}  # bricklets that were plugged in since, and when they were seen
         try:
             found, wrong = self._client.enumerate()
             self._rails = rails = self._rails_of(found)
@@ -248,12 +249,20 @@ class TinkerforgeSource(Source):
     def _enumerated(self, one: Enumerated, seen_ns: int) -> None:
         """A bricklet that was plugged in again, or restarted, has forgotten its settings."""
         if (one.uid, 0) not in self._by_key:
+            self._note_another(one, seen_ns)
             return
         if one.event == protocol.CONNECTED:
             self._journal.add("anew", seen_ns, seen_ns, 0.0, 1.0)
             self._configure({one.uid})
         elif one.event == protocol.DISCONNECTED:
             self._journal.add("unplugged", seen_ns, seen_ns, 0.0, 1.0)
+
+    def _note_another(self, one: Enumerated, seen_ns: int) -> None:
+        """A bricklet that was not there at the opening has no channel, and would be missing from the total unseen."""
+        if one.event == protocol.DISCONNECTED:
+            self._added.pop(one.uid, None)
+        elif one.kind in KINDS:
+            self._added.setdefault(one.uid, (one.name, seen_ns))
 
     def _disconnected(self, error: Exception) -> None:
         if self._client is not None:
@@ -269,7 +278,10 @@ class TinkerforgeSource(Source):
         self._tried_ns = now_ns
         try:
             self._client = self._open_client()
-            self._client.enumerate()
+            found, _ = self._client.enumerate()
+            for one in found:
+                if (one.uid, 0) not in self._by_key:
+                    self._note_another(one, now_ns)
             self._configure({rail.device.uid for rail in self._rails})
         except (OSError, ReadError, ProtocolError) as error:
             if self._client is not None:
@@ -294,6 +306,12 @@ class TinkerforgeSource(Source):
             "end": "no energy is known for {0:.3g} s at the end of a range (20.48 A, 35 V, a broken loop of 4-20 mA)",
         }
         lines = [f"{self._where}: {text.format(*found[kind])}" for kind, text in said.items() if kind in found]
+        added = sorted(name for name, seen_ns in self._added.values() if seen_ns < end_ns)
+        if added:
+            why = (
+                "plugged in after the sensor was opened: it is in no channel and not in the total; open the sensor anew"
+            )
+            lines.append(f"{self._where}: {', '.join(added)}: {why}")
         return Remarks(1e-3, tuple(lines))  # USB full speed looks each millisecond, then comes TCP
 
     def _given_back(self, client: Client, rail: _Rail) -> bool:

@@ -97,6 +97,53 @@ def test_a_bricklet_that_began_anew_gets_its_settings_again(clock: ManualClock, 
         assert any("restarted" in line for line in remarks.warnings)
 
 
+def test_a_bricklet_that_is_plugged_in_later_is_in_no_total_and_named(clock: ManualClock, world: World) -> None:
+    stack = sema_stack()
+    daemon = Daemon(world, stack)
+    stack[0].unplugged = True
+    with Sensor(opened(daemon, clock), "tf", clock) as sensor:
+        run(sensor, clock, 1.0)
+        before = pmt.region("before", sensor)
+        with before:
+            run(sensor, clock, 1.0)
+        stack[0].unplugged = False
+        daemon.extra = daemon.restart(stack[0])
+        run(sensor, clock, 0.1)
+        with pmt.region("after", sensor) as after:
+            run(sensor, clock, 1.0)
+        assert before["tf"].joules == pytest.approx(after["tf"].joules, rel=1e-3)
+        named = [
+            any("v1C" in text and "not in the total" in text for text in r["tf"].warnings) for r in (before, after)
+        ]
+        assert named == [False, True]
+
+
+class _Silenced(MemoryLink):
+    """A connection on which nothing comes any more."""
+
+    silent = False
+
+    def receive(self) -> bytes:
+        return b"" if self.silent else super().receive()
+
+
+def test_rows_that_were_due_and_have_not_come_are_told_of(clock: ManualClock) -> None:
+    """The daemon falls silent for the last fifth of a region, in which the load is another than ever before."""
+    world = make_world("steps:0=30,2.8=90", clock=clock)
+    daemon = Daemon(world, sema_stack()[:1])
+    link = _Silenced(daemon, clock)
+    source = tinkerforge.open_source("virtual", clock=clock, link=lambda: link, virtual=True)
+    with Sensor(source, "tf", clock) as sensor:
+        run(sensor, clock, 2.0)
+        with pmt.region("work", sensor) as r:
+            run(sensor, clock, 0.8)
+            link.silent = True
+            run(sensor, clock, 0.2)
+        early = r["tf"]
+        link.silent = False
+    assert any("rows of the last" in text and "have not come yet" in text for text in early.warnings)
+
+
 def test_a_daemon_that_is_cut_off_in_a_packet_comes_back_and_the_gap_is_counted(
     clock: ManualClock, world: World
 ) -> None:
