@@ -147,12 +147,23 @@ def _reader_of(recording: Recording) -> Reader:
     if not recording.head:
         msg = "is empty: its writer was stopped, or found no room, before the first row; measure again"
     else:
-        msg = _saved_anew(recording.head, recording.first_line()) or (
-            f"is not a recording of power that pmtpy knows; it knows: {', '.join(r.name for r in READERS)}. Of another "
-            f"tool's, make a CSV with the columns {', '.join(FIXED)}, total_W (marker empty, lost 0)"
+        known = f"it knows: {', '.join(r.name for r in READERS)}"
+        msg = (
+            _beside(recording.path)
+            or _saved_anew(recording.head, recording.first_line())
+            or f"is not a recording of power that pmtpy knows; {known}. Of another tool's, make a CSV with the columns "
+            f"{', '.join(FIXED)}, total_W (marker empty, lost 0)"
         )
     msg = f"{recording.path} {msg}"
     raise FileFormatError(msg)
+
+
+def _beside(path: Path) -> str:
+    """Say of which recording it is the sidecar; empty: of none."""
+    of = path.with_suffix("")
+    return (
+        f"holds the metadata of {of.name}: name that, they go along" if path.suffix == ".json" and of.exists() else ""
+    )
 
 
 def _saved_anew(head: bytes, first_line: str) -> str:

@@ -522,3 +522,11 @@ def test_a_recording_of_a_single_row_says_that_it_tells_no_energy(tmp_path: Path
     (tmp_path / "one.pmt").write_text("1733935225.060 28.873 23.595\n")
     (said,) = [n for n in load(tmp_path / "one.pmt").attrs["notes"] if "single row" in n]
     assert "its energy is not known" in said
+
+
+def test_a_sidecar_names_its_recording(tmp_path: Path) -> None:
+    """As `pmtpy plot run*` gives both."""
+    (tmp_path / "run.csv").write_text("time,elapsed,marker,lost,total_W\n1,0,,0,1\n")
+    (tmp_path / "run.csv.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"run\.csv\.json holds the metadata of run\.csv: name that"):
+        load(tmp_path / "run.csv.json")
