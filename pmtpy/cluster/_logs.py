@@ -51,6 +51,8 @@ def read_log(path: Path) -> Found:
 
 def made_on(path: Path) -> tuple[str, str] | None:
     """Return name and boot id of the machine that a file was recorded on; None: it is no recording, or tells none."""
+    if path.suffix == ".csv" and not path.with_name(f"{path.name}.json").exists():
+        return None  # it cannot tell, and may be of any size
     try:
         return _machine(load(path, max_rows=1).attrs["metadata"] or {})
     except PmtError:

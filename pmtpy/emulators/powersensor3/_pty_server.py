@@ -238,8 +238,12 @@ class PtyServer:
     # Control.
 
     def _answer(self, answer: dict[str, Any]) -> None:
-        if self._control is not None:
+        if self._control is None:
+            return
+        try:
             os.write(self._control[1], json.dumps(answer).encode() + b"\n")
+        except BrokenPipeError:  # who asked has ended
+            self.stop()
 
     def _obey(self, line: int) -> None:
         data = os.read(line, 65536)

@@ -319,3 +319,16 @@ def test_an_interrupt_while_the_board_starts_leaves_no_process(monkeypatch: pyte
         VirtualBoard(spec=SPEC)
     with pytest.raises(ProcessLookupError):  # ended, and its exit status taken
         os.kill(started[0].pid, 0)
+
+
+def test_a_board_whose_program_has_ended_says_nothing() -> None:
+    """Its answer finds no reader: nobody wants to read of that after the program that was run."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "pmtpy.emulators.powersensor3", "--control"]
+    known = {**os.environ, "PYTHONPATH": str(Path(pmtpy.__file__).parents[1])}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=write_end, stderr=subprocess.PIPE, env=known) as board:
+        os.close(write_end)
+        assert board.stderr is not None
+        assert board.stderr.read() == b""
+        assert board.wait(LIMIT_S) == 0
