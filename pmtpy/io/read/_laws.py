@@ -194,8 +194,10 @@ def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
             least_s = (real(refresh_s) or 0.0) if rule == "counter" else None
             more = _between(t, watts, joules, known) if least_s is None else _moved(t, watts, joules, known, least_s)
             low, high, risen = low + more[0], high + more[1], risen + more[2]
-        allowed = share * max(abs(risen), abs(low), abs(high)) + _JOULES * len(starts)
-        if not low - allowed <= risen <= high + allowed:
+        # Each bound by itself: where the load moves between all rows the two lie far apart, and beside the high one the
+        # low one would be nothing.
+        below, above = (share * max(abs(risen), abs(end)) + _JOULES * len(starts) for end in (low, high))
+        if not low - below <= risen <= high + above:
             found.append(
                 f"{name}_J rises by {risen:.4g} J where {name}_W makes {(low + high) / 2.0:.4g} J: one of the two "
                 "columns is wrong (of another unit, or another part?), and which is not known"

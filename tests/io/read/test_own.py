@@ -119,6 +119,16 @@ def test_energies_that_contradict_the_powers_in_every_row_are_told(tmp_path: Pat
         assert all(n.startswith("pair0_J rises by ") for n in notes)
 
 
+def test_milliwatts_under_watts_are_told_where_every_row_is_another_power(tmp_path: Path) -> None:
+    """30 and 90 W by turns: a thousand times the least that they make is still more than the energy beside them."""
+    watts, joules = [30.0, 90.0] * 20, np.cumsum([0.0, *[60.0] * 39])  # joined by lines
+    for unit, told in ((1.0, 0), (1000.0, 1)):
+        rows = "".join(f"{t},{t},,0,{w * unit},{j}\n" for t, (w, j) in enumerate(zip(watts, joules, strict=True)))
+        (tmp_path / "a.csv").write_text(f"time,elapsed,marker,lost,total_W,total_J\n{rows}")
+        notes = load(tmp_path / "a.csv").attrs["notes"]
+        assert sum("total_J rises by 2340 J where total_W makes" in note for note in notes) == told
+
+
 def test_a_counter_that_is_polled_while_it_rests_contradicts_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     source = Counter(make_world("square:low=0,high=300,hz=0.7", clock=clock))
