@@ -6,7 +6,8 @@ Prints one JSON document: for each kind of sensor the share covered (demand: 0.9
 in standard uncertainties, the median uncertainty relative to the energy, and how many carry a warning; as measured,
 and (``corrected``) by ``region_energy`` of :mod:`pmtpy.analysis.energy`. Under ``live`` the same for regions of
 every kind of virtual device through its real backend, by class of length in seconds; ``[covered, median relative
-uncertainty, median relative error, regions]``. Under ``calibrated live`` regions of sensors with a profile, of all
+uncertainty, median relative error, regions]``; and of the first regions of sensors that were opened 20 to 600 ms
+before (``just opened``). Under ``calibrated live`` regions of sensors with a profile, of all
 loads and (``busy``) of loads of two levels whose program says when it is busy; ``[covered, median relative
 uncertainty, root mean square relative error, regions]``.
 """
@@ -25,7 +26,7 @@ from benchmarks.common import report
 from pmtpy.core.rows import Floats
 from tests.analysis.energy.test_energy import region_trial
 from tests.support.uncertainty import stamped
-from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
+from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure, measure_first
 from tests.support.uncertainty.worlds import random_trial
 
 LENGTHS = (0.03, 0.1, 0.2, 0.4, 0.8, 2.0, 8.0, 30.0)
@@ -66,6 +67,16 @@ def live(device: Device, worlds: int) -> dict[str, dict[str, list[float]]]:
         kind = LOADS[seed % len(LOADS)]
         for name, more in measure(device, kind, 1000 + seed, count=40, seconds=40.0, lengths=(0.05, 30.0)).items():
             found[name] += more
+    return {name: by_length(trials) for name, trials in found.items()}
+
+
+def just_opened(device: Device, worlds: int) -> dict[str, dict[str, list[float]]]:
+    """Judge the first regions of 0.1 to 3 s of sensors that were just opened."""
+    found: dict[str, list[Trial]] = {name: [] for name in device.shares}
+    for seed in range(worlds):
+        for kind in ("square", "steps", "random"):
+            for name, more in measure_first(device, kind, 1000 + seed).items():
+                found[name] += more
     return {name: by_length(trials) for name, trials in found.items()}
 
 
@@ -148,6 +159,7 @@ def main() -> None:
                 }
                 for name, gpu in PROFILED.items()
             },
+            "just opened": {k: just_opened(d, 5 * worlds) for k, d in DEVICES.items() if k not in SLOW_TO_EMULATE},
             "live": {k: live(d, max(2, worlds // SLOW_TO_EMULATE.get(k, 1))) for k, d in DEVICES.items()},
         }
     )

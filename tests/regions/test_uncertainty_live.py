@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure
+from tests.support.uncertainty.live import DEVICES, LOADS, Device, Trial, measure, measure_first
 
 # Length classes, in seconds: shorter than a few readings of the slow sensors, some readings, many.
 CLASSES = ((0.0, 0.4), (0.4, 2.0), (2.0, 20.0))
@@ -46,6 +47,16 @@ def test_stated_intervals_of_live_regions_hold_the_truth(kind: str) -> None:
         assert covered(found) >= 0.89, name
         for low, high in CLASSES:
             assert covered([t for t in found if low <= t.seconds < high]) >= 0.83, (name, low)
+
+
+@pytest.mark.parametrize("kind", sorted(DEVICES.keys() - WORLDS.keys()))
+def test_the_first_region_of_a_sensor_that_was_just_opened_holds_the_truth(kind: str) -> None:
+    found = {name: list[Trial]() for name in DEVICES[kind].shares}
+    for seed, load in itertools.product(range(40), ("square", "steps", "random")):
+        for name, more in measure_first(DEVICES[kind], load, seed).items():
+            found[name] += more
+    for name, each in found.items():
+        assert covered(each) >= 0.92, name
 
 
 def test_regions_of_counters_hold_the_truth_where_no_doubtful_gain_covers_for_the_rest() -> None:

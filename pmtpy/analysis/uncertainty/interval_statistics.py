@@ -296,12 +296,14 @@ class _Together:
         """Describe the rows around an instant, which show what was so up to ``aged`` before."""
         t, p = self.t, self.p
         blur = max(self.sample_s, self.window / 2.0)  # a step at the edge is spread over a window about it
-        near = self._near(at - blur, at + self.lag + blur)
+        # Of a counter the first row has no power yet: what it did from there to the next, those behind it tell.
+        near = self._near(at - blur, max(at, float(t[0])) + self.lag + blur)
         swing = (near.max(axis=1) - near.min(axis=1)).tolist()
         after, beside = int(t.searchsorted(at)), int(self.all_t.searchsorted(at))
         on_row = beside < len(self.all_t) and float(self.all_t[beside]) == at
         inner = 0 < after < len(t)
-        gap = float(self.gaps[after - 1]) if inner else abs(at - float(t[min(after, len(t) - 1)]))
+        before = float(self.all_t[beside - 1]) if not after and beside else at
+        gap = float(self.gaps[after - 1]) if inner else abs(before - float(t[min(after, len(t) - 1)]))
         gap = 0.0 if on_row else gap
         if self.power:
             shown = p[:, min(after, len(t) - 1)]

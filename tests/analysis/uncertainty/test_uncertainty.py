@@ -126,6 +126,16 @@ def test_a_row_without_the_instant_of_renewal_may_show_what_was_so_a_poll_ago() 
     )
 
 
+def test_a_region_that_begins_before_the_second_row_of_a_counter_began_in_all_of_the_gap_between_the_two() -> None:
+    """The first row has no power: how far it moved in the gap is told by the mean of the gap and by what came next."""
+    t_s = np.array([-0.03, 0.05, 0.07, 0.16, 0.18, 0.20])
+    watts = np.array([[math.nan, 200.0, 280.0, 140.0, 250.0, 210.0]])
+    (seen,) = summarise([COUNTER], t_s, watts, Interval(0.19, [38.0], [0.0]))
+    assert seen.start.gap_s == pytest.approx(0.08)
+    assert seen.start.peak_to_peak_watts == pytest.approx(140.0)
+    assert part(COUNTER, seen, "edges") > 140.0 * 0.08 / math.sqrt(30.0)
+
+
 def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> None:
     t_ns = np.arange(0, 4_000_000_000, 100_000_000)
     stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)

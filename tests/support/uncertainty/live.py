@@ -105,15 +105,20 @@ def random_load(rng: np.random.Generator, kind: str, seconds: float, scale: floa
     return f"steps:{text}", np.asarray(starts[1:], np.float64)
 
 
-def _regions(
-    rng: np.random.Generator, edges: Floats, count: int, seconds: float, lengths: tuple[float, float]
+def _regions(  # noqa: PLR0917  (all that is known of them)
+    rng: np.random.Generator,
+    edges: Floats,
+    count: int,
+    first_s: float,
+    seconds: float,
+    lengths: tuple[float, float],
 ) -> list[tuple[float, float]]:
     """Choose intervals; half of them begin and end where the load changes."""
-    inner = edges[(edges > SETTLE_S) & (edges < seconds)]
+    inner = edges[(edges > first_s) & (edges < seconds)]
     chosen = []
     for _ in range(count):
         length = float(np.exp(rng.uniform(np.log(lengths[0]), np.log(lengths[1]))))
-        start = rng.uniform(SETTLE_S, seconds - length)
+        start = rng.uniform(first_s, seconds - length)
         end = start + length
         if rng.random() < 0.5 and len(inner) > 1:
             a = float(inner[np.argmin(abs(inner - start))])
@@ -134,8 +139,9 @@ def measure(
     lengths: tuple[float, float] = (0.05, 7.0),
     profile: Callable[[Identity], Profile] | None = None,
     gain_known: bool = False,
+    first_s: float = SETTLE_S,
 ) -> dict[str, list[Trial]]:
-    """Measure random regions of one world; return the trials of each channel.
+    """Measure random regions of one world, none before ``first_s``; return the trials of each channel.
 
     With ``gain_known`` the channels state no uncertainty of their gain, so that all else shows.
 
@@ -157,7 +163,7 @@ def measure(
     sensor = Sensor(source, device.target, clock, calibration=calibration, interval_s=1e6)  # the poller rests
     found: dict[str, list[Trial]] = {name: [] for name in device.shares}
     try:
-        chosen = _regions(rng, edges, count, seconds, lengths)
+        chosen = _regions(rng, edges, count, first_s, seconds, lengths)
         for region, start_ns, end_ns in _run(sensor, source, clock, world.epoch_ns, chosen, rng):
             true = world.joules_between(start_ns, end_ns)
             measured = region[device.target]
@@ -166,6 +172,14 @@ def measure(
     finally:
         sensor.close()
     return found
+
+
+def measure_first(device: Device, kind: str, seed: int) -> dict[str, list[Trial]]:
+    """Measure one region of 0.1 to 3 s of a sensor that was opened 20 to 600 ms before; see :func:`measure`."""
+    rng = np.random.default_rng([seed, 5])
+    first_s, length_s = (float(np.exp(rng.uniform(*np.log(b)))) for b in ((0.02, 0.6), (0.1, 3.0)))
+    seconds, lengths = first_s + 1.01 * length_s + 0.002, (length_s, 1.001 * length_s)
+    return measure(device, kind, seed, count=1, seconds=seconds, lengths=lengths, gain_known=True, first_s=first_s)
 
 
 def _run(  # noqa: PLR0917  (all that takes part)
