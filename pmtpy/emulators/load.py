@@ -20,7 +20,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 
 _MOST_SLOTS = 10_000_000  # of a random load: 160 MB
-_LARGEST_NUMBER = 1e9  # of any number in the text of a load
+_LARGEST_NUMBER = 1e15  # of any number in the text of a load: a seed is an exact one up to there
 _Indices = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 
 
@@ -240,7 +240,7 @@ def _numbers(text: str, spec: str) -> dict[str, float]:
         except ValueError:
             parsed = math.nan
         if not abs(parsed) <= _LARGEST_NUMBER:
-            msg = f"load {spec!r}: {item!r} is not a number; a load is {_HELP}"
+            msg = f"load {spec!r}: {item!r} is no number up to {_LARGEST_NUMBER:g}; a load is {_HELP}"
             raise TargetError(msg)
         pairs[key if equals else "level"] = parsed
     return pairs
