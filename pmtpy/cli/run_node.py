@@ -83,14 +83,23 @@ def _run_on_node(args: argparse.Namespace) -> int:
     # A name that is given is not the launcher's, which then does not know how many there are.
     expected = (launch.local_size or 1) - 1 if NODE not in os.environ else 0
     with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
-        sensors, why = _opened(args, stack)
+        try:
+            sensors, why = _opened(args, stack)
+        except PmtError as error:
+            file.not_begun(str(error))
+            raise
         status, energy = _measured(args, sensors, why, machine, launch, others=others, divert=divert)
         args.ended = status
     try:
         file.finish(energy, status)
     except SinkError as error:
-        say(f"pmtpy run: warning: {error}; this node used {energy.joules} J +- {energy.uncertainty_joules} J")
-        return status
+        used = (
+            "is not known"
+            if energy.joules is None
+            else f"is {energy.joules:.6g} J +- {energy.uncertainty_joules:.2g} J"
+        )
+        msg = f"{error}; the energy of this node {used}"
+        raise SinkError(msg) from error
     if args.mpi and not launch.rank and status <= _BY_SIGNAL:
         _report(args, _waited(args, file, launch))
     return status

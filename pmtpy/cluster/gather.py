@@ -152,7 +152,7 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
     energies, missing = _each_once(ended)
     for f in found:
         if f.energy is None and f.host not in {e.host for e in energies}:
-            missing[f.host] = _KILLED
+            missing[f.host] = f.why or _KILLED
     energies = _of_one_time(energies, missing, wrong)
     energies = _of_its_nodes(found, energies, missing)
     _cover(found, energies, missing, wrong)

@@ -237,6 +237,10 @@ class NodeFile:
             raise SinkError(msg) from error
         write_whole(self.path, {**self._facts, "energy": None})
 
+    def not_begun(self, why: str) -> None:
+        """Say why nothing was begun after all."""
+        write_whole(self.path, {**self._facts, "energy": None, "why": why})
+
     def finish(self, energy: NodeEnergy, status: int | None = None) -> None:
         """Put the result in the place of the beginning."""
         write_whole(self.path, {**self._facts, "energy": energy.to_dict(), "exit_status": status})
@@ -262,6 +266,7 @@ class Found:
     begun_s: float
     energy: NodeEnergy | None  # none: it has begun and has not ended
     exit_status: int | None
+    why: str = ""  # why it has not begun after all
 
 
 def read_node(path: Path) -> Found:
@@ -287,6 +292,7 @@ def read_node(path: Path) -> Found:
             stated(facts, "begun_s"),
             energy,
             whole(facts.get("exit_status")),
+            _shown(facts.get("why") or ""),
         )
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}"

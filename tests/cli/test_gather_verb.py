@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,25 @@ def test_each_node_writes_its_result_and_the_command_runs_where_there_is_no_sens
     assert job["n0"].joules is not None
     assert "rapl" in job.missing["n1"]
     assert sum("status 3" in p for p in job.problems) == 2
+
+
+def test_a_mistake_before_the_command_is_the_reason_that_is_told_and_hinders_no_second_try(
+    pmtpy: Pmtpy, tmp_path: Path
+) -> None:
+    into = ("run", "--into", "out")
+    assert pmtpy(*into, "-s", "rapl:nonsense", "--", "sleep", "0.1").returncode == 2
+    (why,) = gathered(tmp_path / "out").missing.values()
+    assert "'nonsense'" in why
+    assert pmtpy(*into, "-s", "rapl:virtual", "--", "sleep", "0.1").returncode == 0
+    assert gathered(tmp_path / "out").complete
+
+
+@pytest.mark.parametrize("own", [0, 3])
+def test_a_result_that_finds_no_place_is_told_and_no_success(pmtpy: Pmtpy, own: int) -> None:
+    work = f"rm -rf out; exit {own}"
+    done = pmtpy("run", "--into", "out", "-s", "rapl:virtual", "--", "sh", "-c", work)
+    assert done.returncode == (own or 2)
+    assert re.search(r"cannot write out/.*; the energy of this node is [\d.]{1,10} J \+- [\d.]{1,10} J", done.stderr)
 
 
 def test_options_that_repeat_a_command_do_not_go_with_a_job(pmtpy: Pmtpy) -> None:
