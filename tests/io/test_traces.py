@@ -206,14 +206,17 @@ def _facts(recording: Path, name: str, *more: str) -> dict[str, float]:
     return facts
 
 
+@pytest.mark.parametrize("told", [False, True])
 def test_that_the_regions_are_too_many_for_an_uncertainty_of_each_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, told: bool
 ) -> None:
     for number, said in ((1990, False), (2010, True)):
         regions = {
-            f"r{k} {edge}": 0.001 * (2 * k + at) for k in range(number) for edge, at in (("start", 1), ("end", 2))
+            f"r{k} {edge}": 0.001 * (2 * k + at) - 0.0004
+            for k in range(number)
+            for edge, at in (("start", 1), ("end", 2))
         }
-        many = _constant(tmp_path / f"{number}.parquet", S // 1000, 2 * number + 10, regions)
+        many = _constant(tmp_path / f"{number}.parquet", S // 1000, 2 * number + 10, regions, told=told)
         assert main(["convert", str(many), str(tmp_path / f"{number}.json")]) == 0
         assert ("the first 4000 of 4020 begins, ends and marks have an uncertainty" in capsys.readouterr().err) is said
         events = json.loads((tmp_path / f"{number}.json").read_text())["traceEvents"]

@@ -114,7 +114,7 @@ class Story:
         self._losses: list[tuple[int, int]] = []  # when rows were lost, and how many
         self._regions = header.regions
         self._shown = [c for c in shown if c.column.array != "joules"]
-        self._set = [(m.t_ns, m.label) for m in header.marks]
+        self._set = sorted(((m.t_ns, m.label) for m in header.marks), key=itemgetter(0))
         self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)} | {t for t, _ in self._set})
         self._at: dict[int, tuple[Floats, Floats]] = {}  # joules and unknown seconds at the ends of regions
         self._marked: list[tuple[int, float, str]] = []  # time of a row, that of the row before, label
@@ -141,7 +141,8 @@ class Story:
         first = bisect.bisect_left(self._instants, int(t_ns[0]))
         inside = self._instants[first : bisect.bisect_right(self._instants, int(t_ns[-1]))]
         if self._judge is not None:
-            self._near.take(frame, [*inside, *(int(frame.t_ns[row]) for row, _ in frame.marks)])
+            marked = self._marked[len(self._marked) - len(frame.marks) :]
+            self._near.take(frame, [*inside, *(t for t, since, _ in marked if not self._is_told(since, t))])
         for t in inside:
             self._at[t] = (_between(t, t_ns, joules), _between(t, t_ns, unknown) / _NS)
         self._find_gaps(frame)
@@ -191,6 +192,11 @@ class Story:
         marks, since = [(t, label) for t, _, label in self._marked], [before for _, before, _ in self._marked]
         found = at_own_instants(marks, since, self._set, _CLOCK_ROUNDED_NS)
         return sorted(((int(t), label) for t, label in found), key=itemgetter(0))
+
+    def _is_told(self, since: float, t: int) -> bool:
+        """Whether an instant of a mark is told between two rows; else it stands on the latter one."""
+        at = bisect.bisect_left(self._set, since - _CLOCK_ROUNDED_NS, key=itemgetter(0))
+        return at < len(self._set) and self._set[at][0] <= t + _CLOCK_ROUNDED_NS
 
     def _late(self, start: int, end: int) -> Floats:
         """Variance of the energy between two marks for what rows do not tell: when since the row before they were set.
