@@ -21,7 +21,7 @@ from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.convert import convert
 from pmtpy.io.write import Ending, Header, Options, RecordedLoad, RecordedMark, RecordedRegion, open_sink
-from pmtpy.io.write._trace import Slice, edges, lanes
+from pmtpy.io.write._trace import Slice, Story, counters, edges, lanes
 from pmtpy.regions.region import Region
 from tests.support.repeated import FULL, Task, World
 from tests.support.trace_processor import ERRORS, ask
@@ -222,6 +222,25 @@ def test_that_the_regions_are_too_many_for_an_uncertainty_of_each_is_said(
         events = json.loads((tmp_path / f"{number}.json").read_text())["traceEvents"]
         sure = sum("total uncertainty_joules" in e["args"] for e in events if e["ph"] == "X")
         assert sure == min(number, 2000)
+
+
+def test_marks_that_tell_their_instants_take_no_place_of_the_rows_behind_them() -> None:
+    """2000 regions between marks, and places for 4000 ends, in blocks of a hundred rows as of a long recording."""
+    layout = Layout((Channel("gpu", Quantity.POWER, domain="gpu/0"),))
+    marks = tuple(
+        RecordedMark(f"r{k // 2} {('start', 'end')[k % 2]}", START + k * STEP + STEP // 2) for k in range(4000)
+    )
+    header = Header("box", Identity("box"), layout, Anchor(START, UNIX), marks=marks, judge=lambda _: np.ones(2))
+    story = Story(header, counters(header))
+    for first in range(0, 4001, 100):
+        rows = np.arange(first, min(first + 100, 4001))
+        joules, zeros = np.tile(6.0 * rows[:, None], 2), np.zeros((len(rows), 2), np.int64)
+        labels = tuple((int(k) - first, marks[k - 1].label) for k in rows if k)
+        watts, nothing = np.full((len(rows), 2), 60.0), np.empty((len(rows), 0))
+        story.take(Frame(START + rows * STEP, watts, joules, nothing, zeros[:, 0], zeros, labels))
+    regions = story.regions()
+    assert len(regions) == 2000
+    assert all(("total uncertainty_joules", 1.0) in region.facts for region in regions)
 
 
 def test_fewer_rows_leave_marks_where_they_were_set(tmp_path: Path) -> None:
