@@ -7,7 +7,8 @@ in standard uncertainties, the median uncertainty relative to the energy, and ho
 and (``corrected``) by ``region_energy`` of :mod:`pmtpy.analysis.energy`. Under ``live`` the same for regions of
 every kind of virtual device through its real backend, by class of length in seconds; ``[covered, median relative
 uncertainty, median relative error, regions]``; and of the first regions of sensors that were opened 20 to 600 ms
-before (``just opened``). Under ``calibrated live`` regions of sensors with a profile, of all
+before (``just opened``), and of regions beside a poller that is held up for 0.3 s in the mean after 3 of 100 polls
+(``starved``). Under ``calibrated live`` regions of sensors with a profile, of all
 loads and (``busy``) of loads of two levels whose program says when it is busy; ``[covered, median relative
 uncertainty, root mean square relative error, regions]``.
 """
@@ -77,6 +78,17 @@ def just_opened(device: Device, worlds: int) -> dict[str, dict[str, list[float]]
         for kind in ("square", "steps", "random"):
             for name, more in measure_first(device, kind, 1000 + seed).items():
                 found[name] += more
+    return {name: by_length(trials) for name, trials in found.items()}
+
+
+def starved(device: Device, worlds: int) -> dict[str, dict[str, list[float]]]:
+    """Judge regions of 0.1 to 3 s beside a poller that is held up now and then."""
+    found: dict[str, list[Trial]] = {name: [] for name in device.shares}
+    for seed in range(worlds):
+        for kind in ("square", "steps", "random"):
+            more = measure(device, kind, 1000 + seed, count=6, lengths=(0.1, 3.0), gain_known=True, starved=True)
+            for name, each in more.items():
+                found[name] += each
     return {name: by_length(trials) for name, trials in found.items()}
 
 
@@ -160,6 +172,7 @@ def main() -> None:
                 for name, gpu in PROFILED.items()
             },
             "just opened": {k: just_opened(d, 5 * worlds) for k, d in DEVICES.items() if k not in SLOW_TO_EMULATE},
+            "starved": {k: starved(d, worlds) for k, d in DEVICES.items() if k not in SLOW_TO_EMULATE},
             "live": {k: live(d, max(2, worlds // SLOW_TO_EMULATE.get(k, 1))) for k, d in DEVICES.items()},
         }
     )

@@ -278,6 +278,7 @@ SLOW = {
     },
     "regions/test_uncertainty_live.py": {
         "test_a_profile_with_a_kernel_corrects_live_regions_of_a_slow_sensor",
+        "test_regions_beside_a_starved_poller_hold_the_truth",
         "test_stated_intervals_of_live_regions_hold_the_truth",
         "test_the_first_region_of_a_sensor_that_was_just_opened_holds_the_truth",
     },

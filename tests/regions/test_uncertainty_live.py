@@ -59,6 +59,19 @@ def test_the_first_region_of_a_sensor_that_was_just_opened_holds_the_truth(kind:
         assert covered(each) >= 0.92, name
 
 
+@pytest.mark.parametrize("kind", sorted(DEVICES.keys() - WORLDS.keys()))
+def test_regions_beside_a_starved_poller_hold_the_truth(kind: str) -> None:
+    found = {name: list[Trial]() for name in DEVICES[kind].shares}
+    for seed, load in itertools.product(range(12), ("square", "steps", "random")):
+        more = measure(DEVICES[kind], load, seed, count=6, lengths=(0.1, 3.0), gain_known=True, starved=True)
+        for name, each in more.items():
+            found[name] += each
+    for name, each in found.items():
+        assert covered(each) >= 0.9, name
+        # What was never seen of a load is in no interval; holes are, over which it was seen to move.
+        assert np.mean([abs(t.error_joules) <= 4.0 * t.uncertainty_joules for t in each]) >= 0.97, name
+
+
 def test_regions_of_counters_hold_the_truth_where_no_doubtful_gain_covers_for_the_rest() -> None:
     found: list[Trial] = []
     for seed in range(14):

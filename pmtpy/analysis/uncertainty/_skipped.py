@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS, STREAM_S
 from pmtpy.core.rows import Floats, median
@@ -39,7 +40,9 @@ def skipped_joules(
     of values that are independent of each other that is off by ``D S sqrt((m^2 + m) / 2)``, ``D`` being the time
     between two; a single step is off by less. Half of ``S^2`` is taken from the step over the gap itself, half from
     what the power does elsewhere: of a load that stays for a while ``m`` times the square of one step, but no more than
-    it is off the last value all in all. Rows that are renewals are joined by straight lines, which halves the square.
+    it is off the last value all in all; and as much as that in a hole, where a whole piece of work may have come and
+    gone that the steps around it do not show. Rows that are renewals are joined by straight lines, which halves the
+    square.
 
     Parameters
     ----------
@@ -67,23 +70,26 @@ def skipped_joules(
         begins = np.flatnonzero(np.concatenate(([True], p[1:] != p[:-1]))) if polled else np.arange(len(t))
         first, last = t[begins], t[np.concatenate((begins[1:], [len(t)])) - 1]
         after = np.concatenate((first[1:], last[-1:]))
-        rested, gap = last - first, np.maximum(after - first, 1e-9)  # the newest row has none
+        rested = last - first
         # Renewals that showed nothing new: even the seldomest of polls find what stands for two of them for so long.
         alike = np.where(rested > (2.0 - POLLED) * refresh_s, rested / refresh_s, 0.0)
         others, changes = alike.sum() - alike, len(begins) - 1
         seldom = (changes >= _MIN_CHANGES) & (others <= _MAX_ALIKE * (others + changes))
-        skipped = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)
-        skipped |= after - last > SEVERAL_RENEWALS * sample_s
-        skipped &= (first < length) & (after > 0.0)
+        stood = (alike > 0.0) & ((rested <= _MAX_SKIPPED * sample_s) | seldom)
+        since = np.where(stood, first, last)  # of one that was seen to rest nobody looked only behind that
+        gap = np.maximum(after - since, 1e-9)  # the newest row has none
+        skipped = stood | (after - last > SEVERAL_RENEWALS * sample_s)
+        skipped &= (since < length) & (after > 0.0)
         for begin, end in left_out_s:
-            skipped &= (first > begin) | (after < end)
+            skipped &= (since > begin) | (after < end)
         shown = p[begins]
         step = np.concatenate((shown[1:] - shown[:-1], [0.0]))
-        inside = (np.minimum(after, length) - np.maximum(first, 0.0)) / gap
+        inside = (np.minimum(after, length) - np.maximum(since, 0.0)) / gap
         missing = np.maximum(gap / sample_s - 1.0, 0.0)
         other_rows = np.maximum(len(t) - np.diff(begins, append=len(t)), 1)
         off = (p @ p - 2.0 * shown * p.sum() + len(t) * shown * shown) / other_rows  # mean square, of all other rows
-        moved = rms * rms * np.clip(missing, 1.0, np.maximum(off / max(rms * rms, 1e-30), 1.0))
+        one = np.maximum(off, rms * rms)
+        moved = np.where(missing > HOLE, one, np.minimum(rms * rms * np.maximum(missing, 1.0), one))
         squares = (step * step + moved) * (missing * missing + missing) * (inside * inside)
         found.append(scale * math.sqrt(float(squares[skipped].sum())))
     return found

@@ -31,6 +31,7 @@ from pmtpy.errors import ReadError, SourceLostError
 _STAMP_NEAR_NS = 5 * NS_PER_S
 # A repeat of the same numbers within this share of the refresh period is the same reading, stamped again by the call.
 _MIN_REFRESH_SHARE = 0.9
+_LATE_SHARE = 1.1  # of the refresh period: two rows further apart have another renewal between them
 # A stamp older than the call by more than this was not made by the call. Where most are, they tell when the registers
 # were renewed; a driver that stamps what it reads for the call has none.
 _OLDER_NS = 2_000_000
@@ -154,6 +155,10 @@ class RegisterSource(NvmlSource):
         if self._check.broken and self._counter is not None:
             return replace(Block.row(t_ns, self._shown), restarted=(self._counter,))
         early = self._renewed_before(fields, before_ns, t_ns) if shown else {}
+        if early and self._passed_over(early, before_ns, t_ns):
+            # Nobody knows what the others showed then. The row is the counter's, which has to be dated.
+            t_ns = self._newest_ns = early.get(-1 if self._counter is None else self._counter, t_ns)
+            early = {}
         if not early:
             return Block.row(t_ns, self._shown)
         first = [self._shown[i] if i in early else count for i, count in enumerate(shown)]
@@ -172,6 +177,11 @@ class RegisterSource(NvmlSource):
                 if begin_ns < t_ns < end_ns - _OLDER_NS:
                     found[i] = t_ns
         return found
+
+    def _passed_over(self, early: Mapping[int, int], begin_ns: int, end_ns: int) -> bool:
+        """Whether one that was not renewed early may have been so unseen since the last row: the polls were late."""
+        others = (self._power[i].channel.refresh_s or 0.0 for i in self._leading if i not in early)
+        return any(end_ns - begin_ns > _LATE_SHARE * refresh_s * NS_PER_S for refresh_s in others)
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Say where the counter contradicted the power."""

@@ -108,3 +108,18 @@ def test_rows_that_came_and_are_left_out_were_not_skipped() -> None:
     (rest,) = skipped_joules(t[3:], watts[:, 3:], [1.0], refresh_s=0.1, sample_s=0.1, length=1.0, held=True)
     assert 0.0 < part < whole
     assert part == pytest.approx(rest, rel=0.5)
+
+
+def test_of_a_hole_between_like_values_no_more_is_known_than_of_the_power_all_in_all() -> None:
+    """Rows each 0.1 s; the power was seen at 60 and at 10 W, then at 10 W for 3 s, and a hole of 2 s is amid these."""
+    t = np.concatenate([np.arange(-40, 10), np.arange(30, 50)]) / 10.0
+    powers = np.where(t < -2.0, 60.0, 10.0)[None]
+    (found,) = skipped_joules(t, powers, [0.0], refresh_s=PERIOD_S, sample_s=PERIOD_S, length=4.0, held=False)
+    off = 50.0**2 * np.mean(powers[0, :-1] == 60.0)  # of all rows but the one before the hole
+    assert found == pytest.approx(PERIOD_S * np.sqrt(0.125 * off * (20.0**2 + 20.0)), rel=0.05)
+    assert found > 2.0
+    t = t[(t < 1.0) | (t > 3.5)]  # of one value that was seen to rest the hole begins where it was seen last
+    polls = np.sort(np.concatenate([t, t + 0.03, t + 0.06]))
+    rested = np.full((1, len(polls)), 10.0)
+    (none,) = skipped_joules(polls, rested, [0.0], refresh_s=PERIOD_S, sample_s=PERIOD_S, length=4.0, held=False)
+    assert none == 0.0

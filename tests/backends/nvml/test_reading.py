@@ -185,9 +185,8 @@ def test_rows_carry_the_drivers_own_time_stamps() -> None:
         assert (int(block.t_ns[0]) - rig.world.epoch_ns) % 100_000_000 < 1_000
 
 
-def test_registers_that_were_renewed_apart_between_two_polls_have_a_row_each() -> None:
-    """Power every 100 ms, the counter 37 ms after it: where both were before a poll, each is dated by its own stamp."""
-    rig = Rig(load="square:low=100,high=300,hz=3.3")
+def counter_37_ms_later(rig: Rig) -> None:
+    """Let the counter be renewed 37 ms after the power, which is every 100 ms, at its own stamp."""
     answer, own_ns = rig.driver._device["nvmlDeviceGetFieldValues"], rig.world.epoch_ns
 
     def counter_later(gpu: VirtualGpu, count: Any, values: Any) -> int:
@@ -201,6 +200,13 @@ def test_registers_that_were_renewed_apart_between_two_polls_have_a_row_each() -
         return code
 
     rig.driver._device["nvmlDeviceGetFieldValues"] = counter_later
+
+
+def test_registers_that_were_renewed_apart_between_two_polls_have_a_row_each() -> None:
+    """Where both were renewed before a poll, each is dated by its own stamp."""
+    rig = Rig(load="square:low=100,high=300,hz=3.3")
+    own_ns = rig.world.epoch_ns
+    counter_37_ms_later(rig)
     source = rig.open()
     names = [c.name for c in source.channels]
     energy, power = names.index("gpu.energy"), names.index("gpu.instant")
@@ -218,6 +224,24 @@ def test_registers_that_were_renewed_apart_between_two_polls_have_a_row_each() -
             assert min(phase_ms, 100.0 - phase_ms) == pytest.approx(0.0, abs=0.01)
         last = raw
     assert len(rows) > 100  # two for each period
+
+
+@pytest.mark.parametrize("phase_s", [0.005, 0.06])
+def test_after_a_pause_no_row_says_that_a_register_still_showed_what_it_did_before(phase_s: float) -> None:
+    """Half a second after the last poll both were renewed several times: one row, at the instant of the counter."""
+    rig = Rig(load="steps:0=100,3.2=300")
+    own_ns = rig.world.epoch_ns
+    counter_37_ms_later(rig)
+    source = rig.open()
+    energy, power = ([c.name for c in source.channels].index(name) for name in ("gpu.energy", "gpu.instant"))
+    rig.rows(source, 3.0, step_s=0.045)
+    rig.clock.advance((own_ns - rig.clock.now_ns()) / 1e9 + 3.6 + phase_s)
+    block = source.read()
+    assert len(block) == 1
+    (t_ns,), (raw,) = block.t_ns.tolist(), block.raw.tolist()
+    assert raw[power] == pytest.approx(300_000.0, rel=0.02)
+    assert (t_ns - own_ns) % 100_000_000 / 1e6 == pytest.approx(37.0, abs=0.01)
+    assert raw[energy] == 10**8 + round(float(rig.world.joules(t_ns)) * 1000)
 
 
 @pytest.mark.parametrize("counter_ms", [1.0, 10.0, 30.0])
