@@ -19,9 +19,11 @@ from pmtpy.sensor.combine import _Combined
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.repeated import OwnClock
 
+pytestmark = pytest.mark.usefixtures("nobody_else_reads")
+
 
 def step(sensor: pmt.Sensor) -> None:
-    """Do what the poller does, which waits for ever on an own clock: some of these count how often they are read."""
+    """Do what the poller does: some of these count how often they are read."""
     acquisition_of(sensor).step()
 
 

@@ -10,15 +10,10 @@ from pmtpy.core.rows import Block, Frame, Row
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import CoverageError, ReadError
 from pmtpy.sensor._curve import Curve
-from pmtpy.sensor.poller import Poller
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Gauge, Stream
 
-
-@pytest.fixture(autouse=True)
-def nobody_else_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the poller from taking the reading that is to be interrupted: Ctrl-C comes to the main thread alone."""
-    monkeypatch.setattr(Poller, "_do", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("nobody_else_reads")  # Ctrl-C comes to the main thread alone
 
 
 @pytest.mark.parametrize("kind", [Stream, Gauge])
