@@ -13,6 +13,7 @@ import math
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,6 +71,38 @@ class Clock(Protocol):
     def wait_until(self, t_ns: int, wake: threading.Event) -> bool:
         """Block until ``t_ns`` or until ``wake`` is set; return whether ``wake`` is set."""
         ...
+
+
+class Wake(threading.Event):
+    """An event whose setting and waiting may be broken off: of an Event's own, Ctrl-C can leave the lock kept.
+
+    A waiting that is broken off may take it as not set, so what it tells of must be seen elsewhere, too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gate = threading.Lock()  # open once it is set
+        self._gate.acquire()
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return not self._gate.locked()
+
+    def set(self) -> None:
+        """Let go on who waits, and who will."""
+        with suppress(RuntimeError):  # it is open already
+            self._gate.release()
+
+    def clear(self) -> None:
+        """Let wait again. By the one thread that waits."""
+        self._gate.acquire(blocking=False)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is set, or for so many seconds; return whether it is."""
+        if not self._gate.acquire(timeout=-1.0 if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
+            return False
+        self.set()
+        return True
 
 
 class HostClock:

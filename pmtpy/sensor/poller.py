@@ -13,7 +13,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from pmtpy.core.clock import HOST_CLOCK, Clock
+from pmtpy.core.clock import HOST_CLOCK, Clock, Wake
 
 _JOIN_S = 10.0
 _Schedule = tuple[int, bool]  # period in nanoseconds, and whether at random instants
@@ -39,9 +39,11 @@ class Poller:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = f"pmtpy-poller-{name}"
-        self._lock = threading.Condition()  # guards what follows; told when any of it changes
+        # Guards what follows. By a condition's own with-statement it is kept where a signal's handler raises.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # told when any of it changes
         self._running: Task | None = None  # which the thread is at
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._tasks: dict[_Schedule, list[Task]] = {}
         self._due: dict[_Schedule, int] = {}  # the next instant of each
         self._random = random.Random(1)  # all it must not do is keep step with a load
@@ -51,12 +53,13 @@ class Poller:
         """Run ``step`` every ``period_s`` seconds from now on; with ``dither`` at a random instant of each period."""
         task = Task(step, (max(1, round(period_s * 1e9)), dither))
         with self._lock:
-            self._tasks[task.schedule] = [*self._tasks.get(task.schedule, ()), task]
-            self._due.setdefault(task.schedule, self._after_now(task.schedule))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
-            self._lock.notify_all()
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()  # it waits for the lock; where it cannot be begun, there is none
+                self._thread = thread
+            self._due.setdefault(task.schedule, self._after_now(task.schedule))  # first: what has tasks is due
+            self._tasks[task.schedule] = [*self._tasks.get(task.schedule, ()), task]
+            self._changed.notify_all()
         self._wake.set()
         return task
 
@@ -78,12 +81,12 @@ class Poller:
         if threading.current_thread() is thread:
             return
         with self._lock:
-            self._lock.wait_for(lambda: self._running is not task, _JOIN_S)
+            self._changed.wait_for(lambda: self._running is not task, _JOIN_S)
             hangs = self._running is not None
         if last and thread is not None and not hangs:
             self._wake.set()
             with self._lock:  # it goes on if somebody has added a task meanwhile
-                over = self._lock.wait_for(lambda: self._thread is not thread or bool(self._tasks), _JOIN_S)
+                over = self._changed.wait_for(lambda: self._thread is not thread or bool(self._tasks), _JOIN_S)
                 over = over and self._thread is not thread
             if over:
                 thread.join(_JOIN_S)
@@ -100,7 +103,7 @@ class Poller:
             with self._lock:
                 if not self._tasks:
                     self._thread = None
-                    self._lock.notify_all()
+                    self._changed.notify_all()
                     return
                 first = min(self._due.values())
             self._clock.wait_until(first, self._wake)
@@ -109,7 +112,7 @@ class Poller:
                 ready = [schedule for schedule, instant in self._due.items() if instant <= now]
                 for schedule in ready:
                     self._due[schedule] = self._after_now(schedule)
-                tasks = [task for schedule in ready for task in self._tasks[schedule]]
+                tasks = [task for schedule in ready for task in self._tasks.get(schedule, ())]
             self._do(tasks)
 
     def _do(self, tasks: list[Task]) -> None:
@@ -123,7 +126,7 @@ class Poller:
             finally:
                 with self._lock:
                     self._running = None
-                    self._lock.notify_all()
+                    self._changed.notify_all()
 
 
 class RepeatedTask:
@@ -143,9 +146,11 @@ class RepeatedTask:
     def every(self, period_s: float | None, *, dither: bool = False) -> None:
         """Let the poller take the step every ``period_s`` seconds from now on; None: not any more."""
         with self._lock:
-            self.end()
-            if period_s is not None:
-                self._task = self._poller.add(self._step, period_s, dither=dither)
+            before = self._task
+            # Added first: what breaks this off, as Ctrl-C does, leaves one that is read.
+            self._task = None if period_s is None else self._poller.add(self._step, period_s, dither=dither)
+            if before is not None:
+                self._poller.remove(before)
 
     def end(self) -> None:
         """Take the step no more; what a step may call itself."""

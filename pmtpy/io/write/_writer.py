@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from pmtpy.core.clock import Anchor
+from pmtpy.core.clock import Anchor, Wake
 from pmtpy.core.presentation import duration, not_covered
 from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
@@ -87,11 +87,11 @@ class Writer:
         self._newest: tuple[int, Ints] | None = None
         self._missing = _Gap()  # on the way out of it; of the thread alone, as is the next
         self._rows = 0
-        self._wake = threading.Event()
+        self._wake = Wake()
         # when and why it was told to end, what is known then, of how long before that rows may show nothing, ns, and
         # when the load was on
         self._end: tuple[Anchor, str, Remarks, int, RecordedLoad | None] | None = None
-        self._finished = threading.Event()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
+        self._finished = Wake()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
         self._thread.start()
@@ -165,9 +165,9 @@ class Writer:
 
     def wait(self) -> Ending:
         """Wait until the file is finished, after :meth:`end`, and say how it went."""
-        self._finished.wait()
+        while self._ending is None:  # set before it is told
+            self._finished.wait(_FLUSH_S)
         self._thread.join()
-        assert self._ending is not None  # noqa: S101  (the thread sets it before it says that it has finished)
         return self._ending
 
     def stop(self, anchor: Anchor, failure: str = "") -> Ending:
