@@ -83,6 +83,9 @@ _INSTEAD = {
 }
 
 
+_TRUTHS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """One line of :func:`list_sensors`.
@@ -224,22 +227,16 @@ def _typed(target: str, key: str, text: str, hint: Any) -> object:
     kinds = set(get_args(hint)) or {hint}
     try:
         if bool in kinds:
-            return {
-                "1": True,
-                "true": True,
-                "yes": True,
-                "on": True,
-                "0": False,
-                "false": False,
-                "no": False,
-                "off": False,
-            }[text.lower()]
+            needed = "true or false"
+            return _TRUTHS[text.lower()]
         if int in kinds and (float not in kinds or text.lstrip("-").isdigit()):
+            needed = "a whole number"
             return int(text)
         if float in kinds and str not in kinds:
+            needed = "a number"
             return float(text)
     except (ValueError, KeyError):
-        msg = f"{target}: option {key}={text} is not what the option needs ({hint})"
+        msg = f"{target}: option {key} takes {needed}, not {text!r}"
         raise TargetError(msg) from None
     return text
 

@@ -510,8 +510,19 @@ def test_a_sensor_and_its_regions_say_that_they_cannot_travel_and_what_can() -> 
 def test_options_of_a_backend_may_be_text_as_on_the_command_line() -> None:
     with pmt.create("nvml:virtual", period_ms="40") as sensor:
         assert sensor.identity.virtual
-    with pytest.raises(pmt.TargetError, match="period_ms=often is not what the option needs"):
-        pmt.create("nvml:virtual", period_ms="often")
+
+
+@pytest.mark.parametrize(
+    ("target", "option", "needs"),
+    [
+        ("nvml:virtual", "period_ms", "a number"),
+        ("nvml:virtual", "samples", "true or false"),
+        ("occ:virtual", "sockets", "a whole number"),
+    ],
+)
+def test_text_that_cannot_be_an_option_is_told_in_the_users_words(target: str, option: str, needs: str) -> None:
+    with pytest.raises(pmt.TargetError, match=f"^{target}: option {option} takes {needs}, not 'often'$"):
+        pmt.create(target, **{option: "often"})
 
 
 @pytest.mark.parametrize(("target", "name"), [("powersensor3:virtual", "total"), ("nvml:virtual", "gpu.instant")])
