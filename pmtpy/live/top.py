@@ -46,7 +46,8 @@ _HELP = """\
 q, Ctrl-C   quit; Ctrl-Z leaves it for a while, fg comes back
 space       freeze the screen; the measuring goes on
 r           reset: joules, seconds, losses and coverage count from now
-m           mark: puts a label on this instant, in the device's own stream where it can
+m           mark: asks for a label and puts it on the instant of Enter, in the device's own stream
+            where it can
 s           sort by watts, by joules, or as named; parts stay below their whole
 d           dump: start or stop recording every sensor into a file
 ? or h      this help
@@ -105,7 +106,7 @@ class AskLabel(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """Make one line to type in."""
         asked = Input(placeholder="label of the mark; Esc cancels", id="label")
-        asked.border_title = "label of the mark (Enter; Esc cancels)"
+        asked.border_title = "label of the mark (set at Enter; Esc cancels)"
         yield asked
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -275,7 +276,7 @@ class TopApp(App[int]):
         self._draw()
 
     def action_mark(self) -> None:
-        """Ask for a label, and put it on the instant at which the key was pressed as nearly as a device can."""
+        """Ask for a label, and put it on the instant at which it is given."""
 
         def given(label: str | None) -> None:
             if label:

@@ -26,9 +26,10 @@ from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 pytest.importorskip("textual", reason="needs the extra live: pip install 'pmtpy[live]'")
 
+from textual.binding import Binding
 from textual.pilot import Pilot
 
-from pmtpy.live.top import Help, Lines, TopApp
+from pmtpy.live.top import _HELP, Help, Lines, TopApp
 
 _LIMIT_S = 240.0
 
@@ -163,6 +164,15 @@ def test_keys_sort_reset_help_mark_and_record(sensors: list[Sensor], tmp_path: P
 
     _drive(sensors, tmp_path, steps)
     assert "hot" in set(pmt.load(tmp_path / "board.csv")["marker"])
+
+
+def test_help_and_page_name_every_key_of_the_footer() -> None:
+    page = (Path(__file__).parents[2] / "docs/top.md").read_text(encoding="utf-8")
+    keys = [b.key_display or b.key for b in TopApp.BINDINGS if isinstance(b, Binding) and b.show]
+    assert {"q", "space", "?"} <= {*keys}
+    for key in keys:
+        assert re.search(rf"^{re.escape(key)}[ ,]", _HELP, re.MULTILINE), key
+        assert re.search(rf"^\| `?{re.escape(key)}[` ,]", page, re.MULTILINE), key
 
 
 def test_an_error_of_the_watching_thread_ends_the_screen(
