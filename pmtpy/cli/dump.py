@@ -34,7 +34,7 @@ from pmtpy.core.nearest import nearest
 from pmtpy.core.presentation import duration, utf8
 from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
-from pmtpy.io.write import FILE_FORMATS, FORMATS, SUFFIXES, DataSetPlace, Ending
+from pmtpy.io.write import FORMATS, SUFFIXES, DataSetPlace, Ending, format_named
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of, dump_error_of, dumped_so_far, stop_dumps
 
@@ -178,7 +178,7 @@ def check_suffix(file: str | None, hint: str = "") -> None:
 
 def dump_paths(targets: Sequence[str], file: str | None, kind: str | None) -> list[Path | None]:
     """Return a file for each target; None is stdout, for a single target without a name."""
-    suffix = next(f.suffixes[0] for f in FILE_FORMATS if f.name == (kind or "csv"))
+    suffix = format_named(kind or "csv").suffixes[0]
     if len(targets) == 1:
         return [Path(file) if file else None]
     slugs = [re.sub(r"[^A-Za-z0-9]+", "-", t).strip("-") for t in targets]

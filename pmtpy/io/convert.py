@@ -26,7 +26,7 @@ from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.columns import downsampled
 from pmtpy.io.read.blocks import OpenRecording, RowBlock, open_blocks, recording_of
 from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layout_of, of_part
-from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, RecordedMark, Sink
+from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, RecordedMark, Sink, format_named
 from pmtpy.io.write.base import MOST_ENDS, Judge
 from pmtpy.io.write.downsample import Thinner
 from pmtpy.io.write.file import already_there
@@ -53,12 +53,7 @@ def format_for(path: str | os.PathLike[str], name: str | None = None) -> FileFor
     Raises TargetError: there is none.
     """
     if name is not None:
-        found = next((f for f in FILE_FORMATS if f.name == name), None)
-        if found is None:
-            known = [f.name for f in FILE_FORMATS]
-            msg = f"no file format is called {name!r}; there are: {', '.join(known)}{nearest(name, known)}"
-            raise TargetError(msg)
-        return found
+        return format_named(name)
     suffix = Path(path).suffix.lower()
     found = next((f for f in FILE_FORMATS if suffix in f.suffixes), None)
     if found is None:

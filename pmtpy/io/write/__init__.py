@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Layout
 from pmtpy.errors import TargetError
 from pmtpy.io.write._csv import CsvSink
@@ -112,6 +113,7 @@ __all__ = [
     "Sink",
     "Thinner",
     "Writer",
+    "format_named",
     "open_sink",
     "thinner_for",
 ]
@@ -158,9 +160,18 @@ def thinner_for(target: Target, format: str | None, layout: Layout, interval_s: 
 
 def _chosen(target: Target, format: str | None) -> FileFormat:  # noqa: A002
     suffix = PurePath(target).suffix.lower() if isinstance(target, (str, PurePath)) else ""
-    chosen = format if format is not None else SUFFIXES.get(suffix, "csv")
-    into = next((f for f in FILE_FORMATS if f.live and f.name == chosen), None)
-    if into is None:
-        msg = f"no file format is called {chosen!r}; there are: {', '.join(FORMATS)}"
+    live = [f for f in FILE_FORMATS if f.live]
+    return format_named(format if format is not None else SUFFIXES.get(suffix, "csv"), live)
+
+
+def format_named(name: str, among: Sequence[FileFormat] = FILE_FORMATS) -> FileFormat:
+    """Return a format by its name.
+
+    Raises TargetError: none of those has it; the message lists them.
+    """
+    found = next((f for f in among if f.name == name), None)
+    if found is None:
+        known = [f.name for f in among]
+        msg = f"no file format is called {name!r}; there are: {', '.join(known)}{nearest(name, known)}"
         raise TargetError(msg)
-    return into
+    return found

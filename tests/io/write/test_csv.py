@@ -23,7 +23,7 @@ from pmtpy.core.channel import Channel, Derivation, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import SinkError, TargetError
-from pmtpy.io.write import Ending, Header, open_sink
+from pmtpy.io.write import FORMATS, Ending, Header, open_sink
 
 MakeFrame = Callable[..., Frame]
 
@@ -187,8 +187,8 @@ def test_a_full_device_is_refused_at_once(header: Header) -> None:
 
 
 def test_an_unknown_format_lists_those_there_are(tmp_path: Path, header: Header) -> None:
-    with pytest.raises(TargetError, match="csv, parquet, jls, pmt, powersensor3"):
-        open_sink(tmp_path / "a", header, format="xls")
+    with pytest.raises(TargetError, match=rf"'parket'; there are: {', '.join(FORMATS)}. Did you mean parquet\?"):
+        open_sink(tmp_path / "a", header, format="parket")
 
 
 def test_streams_of_text_and_bytes_get_rows_and_stay_open(header: Header, make_frame: MakeFrame) -> None:
