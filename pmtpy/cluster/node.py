@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.numbers import real, stated, whole
 from pmtpy.errors import FileFormatError, PmtError, SinkError
 from pmtpy.io.origin import Launch, Machine, is_shared
@@ -27,8 +28,6 @@ from pmtpy.sensor.sensor import acquisition_of
 
 SUFFIX = ".node.json"
 _FORMAT = 1
-# What sensors of one kind have in common: they were calibrated alike, so all of them may be off the same way.
-_COMMON = frozenset({"gain", "offset", "kernel"})
 LEAST_COVERED = 0.95  # of the time: below, a sum would pass for something that it is not (as between two states)
 _NO_TOTAL = "its sensors make no sum: two of them may see the same device, so name fewer"
 
@@ -203,7 +202,7 @@ def _common_parts(region: Region, total: Measurement) -> dict[str, float]:
             if part is None:
                 continue
             kind = f"{identity.backend}/{identity.model}/{digest}/{name}"
-            squares = math.fsum(u * u for what, u in part.components if what in _COMMON)
+            squares = math.fsum(u * u for what, u in part.components if COMPONENTS[what].of_kind)
             if squares:
                 found[kind] = found.get(kind, 0.0) + math.sqrt(squares)
     return found

@@ -1,4 +1,4 @@
-"""The named parts of an uncertainty, and how each adds up over channels, intervals and repetitions.
+"""The named parts of an uncertainty, and how each adds up over channels, sensors, intervals and repetitions.
 
 docs/uncertainty.md derives them. Pure.
 """
@@ -23,12 +23,13 @@ class Component(NamedTuple):
     lasting: bool = False  # errs alike in whatever is measured next
     repeated: bool = False  # errs alike in the next repetition of the same work at least
     at_ends: bool = False  # what an interval has too much at an end, its neighbour has too little
+    of_kind: bool = False  # errs alike in all sensors of one kind, which were calibrated alike
 
 
 COMPONENTS: Mapping[str, Component] = MappingProxyType(
     {
-        "gain": Component(lasting=True, repeated=True),
-        "offset": Component(lasting=True, repeated=True),
+        "gain": Component(lasting=True, repeated=True, of_kind=True),
+        "offset": Component(lasting=True, repeated=True, of_kind=True),
         "state": Component(),
         "resolution": Component(repeated=True),  # the same power is rounded in the same way
         "noise": Component(),
@@ -47,7 +48,7 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         "reconstruction": Component(shared=True),
         "blind": Component(shared=True, at_ends=True),
         "stamps": Component(shared=True),
-        "kernel": Component(lasting=True, repeated=True),
+        "kernel": Component(lasting=True, repeated=True, of_kind=True),
     }
 )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 
 from pmtpy.analysis.energy.estimate import region_energy
+from pmtpy.analysis.uncertainty._causes import Causes
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.components import COMPONENTS
+from pmtpy.analysis.uncertainty.interval import IntervalStatistics
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.response import Response
 from tests.support.uncertainty.one import summarise_one
@@ -32,6 +36,14 @@ def test_whatever_a_budget_or_a_reconstruction_is_made_of_is_in_the_table() -> N
     made |= {name for name, _ in region_energy(T, WATTS, response, start_s=2.0, end_s=7.0).parts}
     assert {"gain", "resolution", "edges", "sampling", "uncovered", "reconstruction"} <= made
     assert made <= COMPONENTS.keys()
+
+
+def test_the_table_the_causes_and_the_page_name_the_same_parts() -> None:
+    causes = Causes(Channel("p", Quantity.POWER), IntervalStatistics(seconds=1.0, joules=1.0, rows=0)).components()
+    assert causes.keys() <= COMPONENTS.keys()
+    page = (Path(__file__).parents[3] / "docs/uncertainty.md").read_text(encoding="utf-8")
+    rows = {name.strip() for row in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for name in row.split(",")}
+    assert COMPONENTS.keys() <= rows
 
 
 def test_what_lasts_is_no_matter_of_the_ends() -> None:
