@@ -21,17 +21,8 @@ def smoothed(t_s: Floats, watts: Floats) -> Floats:
     seen, out = watts[known], np.array(watts, np.float64)
     # Of readings side by side the level is nearly the same: half of what they differ by is noise.
     noise_w = 1.4826 * float(np.median(np.abs(np.diff(seen)))) / math.sqrt(2.0) if len(seen) > 1 else 0.0
-    out[known] = kalman(t_s[known], seen, noise_w)
+    out[known], _ = kalman(t_s[known], seen, noise_w, likeliest_process(t_s[known], seen, noise_w))
     return out
-
-
-def kalman(t_s: Floats, watts: Floats, noise_w: float, process: float | None = None) -> Floats:
-    """Follow a level that walks at random: variance ``process`` per second, readings with deviation ``noise_w``.
-
-    ``process`` None: of greatest likelihood for these readings.
-    """
-    q = likeliest_process(t_s, watts, noise_w) if process is None else process
-    return _kalman(t_s, watts, noise_w, q)[0]
 
 
 def likeliest_process(t_s: Floats, watts: Floats, noise_w: float) -> float:
@@ -40,11 +31,14 @@ def likeliest_process(t_s: Floats, watts: Floats, noise_w: float) -> float:
         return 0.0
     scale = float(np.var(np.diff(watts))) / max(float(np.median(np.diff(t_s))), 1e-9) + 1e-12
     grid = scale * np.logspace(-_DECADES, 1, 8 * (_DECADES + 1))
-    return float(min(grid, key=lambda q: _kalman(t_s, watts, noise_w, float(q))[1]))
+    return float(min(grid, key=lambda q: kalman(t_s, watts, noise_w, float(q))[1]))
 
 
-def _kalman(t_s: Floats, watts: Floats, noise_w: float, process: float) -> tuple[Floats, float]:
-    """Run the filter; return the levels and twice the negative log likelihood, constants aside."""
+def kalman(t_s: Floats, watts: Floats, noise_w: float, process: float) -> tuple[Floats, float]:
+    """Follow a level that walks at random: variance ``process`` per second, readings with deviation ``noise_w``.
+
+    Returns the levels, and twice the negative log likelihood, constants aside.
+    """
     out = np.array(watts, np.float64)
     r = max(noise_w * noise_w, 1e-12)
     level, p, surprise = float(out[0]) if len(out) else 0.0, r, 0.0

@@ -18,7 +18,8 @@ def test_a_kalman_filter_settles_at_its_steady_gain() -> None:
     impulse[-1] = 1.0
     q, r = 4.0 * 0.1, 2.0**2
     p = (q + (q * q + 4.0 * q * r) ** 0.5) / 2.0
-    assert kalman(T, impulse, 2.0, 4.0)[-1] == pytest.approx(p / (p + r))
+    levels, _ = kalman(T, impulse, 2.0, 4.0)
+    assert levels[-1] == pytest.approx(p / (p + r))
 
 
 def test_the_likeliest_process_tells_a_still_level_from_a_walking_one() -> None:
@@ -26,7 +27,7 @@ def test_the_likeliest_process_tells_a_still_level_from_a_walking_one() -> None:
     still = likeliest_process(T, NOISY, 2.0)
     assert still < 0.1
     assert 3.0 < likeliest_process(T, walk, 2.0) < 30.0
-    assert kalman(T, NOISY, 2.0)[100:].std() < 0.5
+    assert kalman(T, NOISY, 2.0, still)[0][100:].std() < 0.5
     assert likeliest_process(T[:2], NOISY[:2], 2.0) == 0.0
 
 

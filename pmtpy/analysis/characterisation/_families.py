@@ -1,7 +1,8 @@
 """The families of response kernels that are fitted: what a search, a fit and a choice know of each, in one row.
 
 A kernel is a point of six numbers (``PARAMETERS``) whatever its family; the widths that a family does not have are 0.
-Times are seconds.
+Times are seconds. What a kernel shows of a load is worked out in ``_forward``, where a search of it begins in
+``_initial_guess``, and ``pmtpy.core.Response`` undoes the one of a profile.
 """
 
 from __future__ import annotations
@@ -35,18 +36,19 @@ class Family:
     # Minima of a search on a grid that are followed: a window and a triangle have aliases under a regular load, a
     # one-pole hardly.
     minima: int = 4
+    boxes: int = 1  # equal boxcars in a row that make its window
     alone: tuple[str, ...] = ()  # of several widths: what is left where each of them is alone
     named: bool = True  # or only weighed, as a rival
 
 
-_ROOT_12 = math.sqrt(12.0)  # a boxcar of width w has the variance w^2 / 12, two of them in a row the sum of both
+_BOXES = 12.0  # a boxcar of width w has the variance w^2 / 12, and n in a row that are as wide together w^2 / 12 n
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        BOXCAR: Family(("window",), (_ROOT_12, 0.0, 0.0), minima=8),
+        BOXCAR: Family(("window",), (math.sqrt(_BOXES), 0.0, 0.0), minima=8),
         ONE_POLE: Family(("tau",), (0.0, 1.0, 0.0)),
         BOTH: Family(("window", "tau"), None, alone=(BOXCAR, ONE_POLE)),
         TWO_POLE: Family(("tau", "second"), (0.0, 0.8, 0.6), alone=(ONE_POLE, ONE_POLE), named=False),
-        TRIANGULAR: Family(("window",), (math.sqrt(2.0) * _ROOT_12, 0.0, 0.0), minima=8, named=False),
+        TRIANGULAR: Family(("window",), (math.sqrt(2 * _BOXES), 0.0, 0.0), minima=8, boxes=2, named=False),
     }
 )
 RIVALS = tuple(name for name, family in FAMILIES.items() if not family.named)
@@ -58,9 +60,9 @@ def age_of(point: Floats) -> float:
 
 
 def variances(family: str, point: Floats) -> tuple[float, float, float]:
-    """Variances of that age by window, first and second time constant; a triangle is two boxcars of half its base."""
+    """Variances of that age by window, first and second time constant."""
     window, tau, second = (float(p) ** 2 for p in point[1:4])
-    return window / (24.0 if family == TRIANGULAR else 12.0), tau, second
+    return window / (_BOXES * FAMILIES[family].boxes), tau, second
 
 
 def spread_of(family: str, point: Floats) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from pmtpy.analysis.characterisation._families import BOXCAR, widths_of
+from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE, widths_of
 from pmtpy.analysis.characterisation._forward import Fit
 from pmtpy.analysis.characterisation._free_shape import FreeShape
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
@@ -83,7 +83,7 @@ def _within(shape: Shape, best: Shape) -> bool:
 
 def impure(fit: KernelFit) -> KernelFit:
     """Call a fit ambiguous that leaves a second width possible beside the one it has."""
-    other = "one-pole" if fit.family == BOXCAR else "boxcar"
+    other = ONE_POLE if fit.family == BOXCAR else BOXCAR
     reason = f"a {other} may be hidden beside {_name(fit.best)}: too few readings show the flanks of the load"
     return replace(fit, family=AMBIGUOUS, reason=_unsure(reason))
 

@@ -22,8 +22,8 @@ class CoarseReferenceError(DeclinedError):
 class Shape:
     """One family of kernels, fitted."""
 
-    family: str  # ``"boxcar"``, ``"one-pole"`` or ``"boxcar*one-pole"``
-    # width of the boxcar, time constant of the one-pole; None where the family has none
+    family: str  # of ``_families.FAMILIES``
+    # width of the boxcar or triangle, time constant of the (first) one-pole; None where the family has none
     window_s: Estimate | None
     tau_s: Estimate | None
     offset_s: Estimate  # age of the kernel's end at the update; negative where stamps are early

@@ -2,10 +2,11 @@
 
     y_k = gain * (h * P)(u_k - offset) + intercept
 
-with ``h`` a boxcar, a one-pole filter, or one after the other. Gain and intercept are solved inside (variable
-projection), so only shape and time are searched. The reference is a meter, whose clock may be off by an offset and a
-rate, or the switching instants of a load, whose two levels are then unknown. What the data cannot tell apart is
-called ambiguous; docs/fit.md has the formulas, the sources and the traps.
+with ``h`` a boxcar, a one-pole filter, or one after the other; two one-poles and a triangle are weighed beside these,
+and not named. Gain and intercept are solved inside (variable projection), so only shape and time are searched. The
+reference is a meter, whose clock may be off by an offset and a rate, or the switching instants of a load, whose two
+levels are then unknown. What the data cannot tell apart is called ambiguous; docs/fit.md has the formulas, the sources
+and the traps.
 """
 
 from __future__ import annotations
@@ -65,10 +66,7 @@ _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to 
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _MIN_R2 = 0.8
-_PROFILE_STEPS = (
-    0.02,
-    0.1,
-)  # of the width: the least and the most of a profile's first step; each is twice the one before
+_PROFILE_STEPS = (0.02, 0.1)  # of the width: least and most of a profile's first step; each is twice the one before
 _NARROWEST = 0.02  # of a period
 
 
