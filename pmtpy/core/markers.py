@@ -22,6 +22,20 @@ class Span:
     name: str
 
 
+def joined(marks: Iterable[tuple[int, str]]) -> dict[int, str]:
+    """Return the text of each marked row, by its number: its labels, joined by semicolons."""
+    texts: dict[int, str] = {}
+    for row, label in marks:
+        texts[row] = f"{texts[row]};{label}" if row in texts else label
+    return texts
+
+
+def marker_column(marks: Iterable[tuple[int, str]], rows: int) -> list[str]:
+    """Return the text of each of so many rows, of most of them an empty one. Marks behind the last row are left out."""
+    texts = joined(marks)
+    return [texts.get(row, "") for row in range(rows)]
+
+
 def paired(marks: Iterable[tuple[float, str]]) -> tuple[list[Span], list[tuple[float, str]]]:
     """Pair marks such as ``start`` ... ``end``, ``solve begin`` ... ``solve end``, ``on`` ... ``off``.
 

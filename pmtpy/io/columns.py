@@ -103,14 +103,6 @@ def column_names(layout: Layout) -> tuple[str, ...]:
     return (*FIXED, *(c.name for c in columns(layout)))
 
 
-def labels(frame: Frame) -> dict[int, str]:
-    """Label of each marked row; several marks on one row are joined by a semicolon."""
-    joined: dict[int, str] = {}
-    for row, label in frame.marks:
-        joined[row] = f"{joined[row]};{label}" if row in joined else label
-    return joined
-
-
 def downsampled(facts: Mapping[str, Any]) -> bool:
     """Whether each row of a recording stands for an interval of a stream, as its metadata say."""
     return facts.get("interval_s") is not None and facts.get("polled_s") is None

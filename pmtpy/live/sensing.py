@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.core.markers import Span
+from pmtpy.core.markers import Span, marker_column
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import PmtError, TargetError
 from pmtpy.io.columns import column_names, columns
@@ -175,14 +175,12 @@ class LiveTrack:
             found[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]
         found |= {n: values[:, len(powers) + j] for j, n in enumerate(self._others)}
         made: pd.DataFrame = pd.DataFrame(found)
-        marker, lost = np.full(len(t), "", object), np.zeros(len(t), np.int64)
-        for at, text in self.marks(start, stop):
-            if (row := int(np.searchsorted(t, at))) < len(t):
-                marker[row] = f"{marker[row]};{text}" if marker[row] else text
+        lost = np.zeros(len(t), np.int64)
         for _, end, count in self.gaps(start, stop):
             if (row := int(np.searchsorted(t, end))) < len(t):
                 lost[row] += count
-        made["marker"], made["lost"] = marker, lost
+        marks = [(int(np.searchsorted(t, at)), text) for at, text in self.marks(start, stop)]
+        made["marker"], made["lost"] = marker_column(marks, len(t)), lost
         if interval_s is not None:
             made.attrs["interval_s"] = interval_s
         return made

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.closing import Closing
-from pmtpy.core.markers import Span
+from pmtpy.core.markers import Span, marker_column
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
@@ -221,11 +221,8 @@ class StoredTrack:
         columns = {n: np.array(values[part]) for n, values in self._arrays.items()}
         lost = columns.pop("lost").astype(np.int64)
         t = columns.pop("elapsed")
-        marker = np.full(len(t), "", object)
-        for at, text in self.marks(start, stop):
-            row = int(np.searchsorted(t, at))
-            if row < len(t):
-                marker[row] = f"{marker[row]};{text}" if marker[row] else text
+        marks = [(int(np.searchsorted(t, at)), text) for at, text in self.marks(start, stop)]
+        marker = marker_column(marks, len(t))
         fixed = {"time": t + self._own_unix_s, "elapsed": t, "marker": marker, "lost": lost}
         made: pd.DataFrame = pd.DataFrame(fixed | columns)
         return made

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pmtpy._extras import extra
+from pmtpy.core.markers import marker_column
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError, TargetError
 from pmtpy.sensor._ring import MOST_WAITING, Ring
@@ -158,10 +159,7 @@ class Recent:
         columns |= {f"{n}_W": self.watts[:, i] for i, n in enumerate(self.names)}
         columns |= {f"{n}_J": self.joules[:, i] for i, n in enumerate(self.names)}
         columns |= {n: self.values[:, i] for i, n in enumerate(self.value_names)}
-        labels = [""] * len(self)
-        for row, label in self.marks:
-            labels[row] = f"{labels[row]};{label}" if labels[row] else label
-        return pd.DataFrame({**columns, "lost": self.lost, "marker": labels})
+        return pd.DataFrame({**columns, "lost": self.lost, "marker": marker_column(self.marks, len(self))})
 
 
 class History:

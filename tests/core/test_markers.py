@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pmtpy.core.markers import Span, at_own_instants, paired
+from pmtpy.core.markers import Span, at_own_instants, joined, marker_column, paired
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,12 @@ def test_what_is_not_paired_stays_a_mark() -> None:
 def test_labels_of_one_row_are_told_apart() -> None:
     marks = [(0.0, "step start"), (1.0, "step end;x;step start"), (2.0, ""), (3.0, "step end")]
     assert paired(marks) == ([Span(0.0, 1.0, "step"), Span(1.0, 3.0, "step")], [(1.0, "x")])
+
+
+def test_labels_of_one_row_are_one_text() -> None:
+    marks = [(1, "a"), (3, "b"), (1, "c")]
+    assert joined(marks) == {1: "a;c", 3: "b"}
+    assert marker_column(marks, 3) == ["", "a;c", ""]
 
 
 def test_marks_stand_at_their_own_instants_where_these_are_known() -> None:

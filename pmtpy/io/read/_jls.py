@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy._extras import extra
+from pmtpy.core.markers import joined
 from pmtpy.io import jls
 from pmtpy.io.read import _own
 from pmtpy.io.read._parts import Part
@@ -82,14 +83,7 @@ def blocks(
         if len(found["elapsed"]):
             found["time"] = file.start_unix_s + found["elapsed"]
             unknown = np.full(len(found["elapsed"]), np.nan)  # of columns without a single sample
-            yield {n: found.get(n, unknown) for n in names(file) if n != "marker"}, _joined(marks), last
-
-
-def _joined(marks: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    labels = dict[int, str]()
-    for at, text in marks:
-        labels[at] = f"{labels[at]};{text}" if at in labels else text
-    return list(labels.items())
+            yield {n: found.get(n, unknown) for n in names(file) if n != "marker"}, list(joined(marks).items()), last
 
 
 def _fill(
@@ -103,7 +97,7 @@ def _fill(
         count = min(len(found["elapsed"]), most - taken)
         for name, values in found.items():
             columns[name][taken : taken + count] = values[:count]
-        labels += [(taken + row, text) for row, text in _joined(marks) if row < count]
+        labels += [(taken + row, text) for row, text in joined(marks).items() if row < count]
         taken, first = taken + count, end
     for name in columns:
         columns[name] = columns[name][:taken]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.markers import marker_column
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read import _check
 from pmtpy.io.read._recording import Recording
@@ -63,14 +64,6 @@ def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> 
     return np.concatenate([[0.0], np.cumsum(pieces)]), float(seconds[without].sum())
 
 
-def _marker_column(n: int, marks: tuple[tuple[int, str], ...]) -> list[str]:
-    """Make a label for each row; several on one row are joined by a semicolon."""
-    column = [""] * n
-    for row, label in marks:
-        column[row] = f"{column[row]};{label}" if column[row] else label
-    return column
-
-
 def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, total: str) -> pd.DataFrame:
     """Make the table of what a reader found, after its broken lines have been judged."""
     import pandas as pd
@@ -85,7 +78,7 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
     columns: list[tuple[str, Any]] = [
         ("time", np.full(n, np.nan) if curve.time is None else curve.time),
         ("elapsed", curve.elapsed),
-        ("marker", _marker_column(n, curve.marks)),
+        ("marker", marker_column(curve.marks, n)),
         ("lost", np.zeros(n, np.int64) if curve.lost is None else curve.lost),
     ]
     whole = _possible(recording, curve.total, curve.at)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pmtpy.core.markers import joined
 from pmtpy.core.rows import Floats, Frame
-from pmtpy.io.columns import Array, Column, arrays_of, column_names, columns, labels
+from pmtpy.io.columns import Array, Column, arrays_of, column_names, columns
 from pmtpy.io.write._format import Lines, Number, Text, integers, several
 from pmtpy.io.write._text import TextFile, unbroken
 from pmtpy.io.write.base import Ending, Header, Options
@@ -78,7 +79,7 @@ def _rows(rows: list[int]) -> slice | list[int]:
 
 
 def _markers(frame: Frame) -> Text:
-    marked = labels(frame)
+    marked = joined(frame.marks)
     if not marked:
         return _EMPTY
     return Text([_quoted(marked[row]).encode() if row in marked else b"" for row in range(len(frame))])

@@ -19,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy._extras import extra
+from pmtpy.core.markers import joined
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import _unfinished as unfinished
-from pmtpy.io.columns import column_names, columns, labels
+from pmtpy.io.columns import column_names, columns
 from pmtpy.io.write._journal import Journal
 from pmtpy.io.write.base import Ending, Header, Options, metadata
 from pmtpy.io.write.file import Output
@@ -80,7 +81,7 @@ class ParquetSink:
         unix_ns = frame.t_ns + anchor.unix_offset_ns
         yield unix_ns // 10**9 + unix_ns % 10**9 / 1e9
         yield (frame.t_ns - start_ns) / 1e9
-        yield labels(frame)
+        yield joined(frame.marks)
         yield np.asarray(frame.lost, np.int64)
         counted = replace(frame, joules=frame.joules - start_joules)
         for column in self._columns:
