@@ -77,10 +77,7 @@ class MergedSource(Source):
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what is known of a stretch of any of the rails, and which are lost."""
-        told = [source.remarks(begin_ns, end_ns) for source in self._sources]
-        warnings = list(dict.fromkeys(warning for t in told for warning in t.warnings))
-        warnings += lost_rails({self._names[i]: lost for i, lost in self._lost.items()}, end_ns)
-        return Remarks(max(t.time_u_s for t in told), tuple(warnings))
+        return remarks_of(self._sources, {self._names[i]: lost for i, lost in self._lost.items()}, begin_ns, end_ns)
 
     def limits(self) -> Mapping[str, float]:
         """Return what holds a rail back, and for how long it has held back the worst of them."""
@@ -92,11 +89,17 @@ class MergedSource(Source):
             source.close()
 
 
-def lost_rails(lost: Mapping[str, tuple[int, SourceLostError]], end_ns: int) -> list[str]:
-    """Say of rails that are lost, each with its instant and its error, what was so before ``end_ns``."""
-    return [
-        f"{name} was lost and is missing from then on: {error}" for name, (at, error) in lost.items() if at < end_ns
-    ]
+def remarks_of(
+    sources: Sequence[Source], lost: Mapping[str, tuple[int, SourceLostError]], begin_ns: int, end_ns: int
+) -> Remarks:
+    """Return what is known of a stretch of any of the rails, and which are ``lost``, since when, and why."""
+    told = [source.remarks(begin_ns, end_ns) for source in sources]
+    gone = [f"{rail} was lost and is missing from then on: {why}" for rail, (at, why) in lost.items() if at < end_ns]
+    return Remarks(
+        max(t.time_u_s for t in told),
+        (*dict.fromkeys(warning for t in told for warning in t.warnings), *gone),
+        max(t.missing_s for t in told),
+    )
 
 
 def limits_of(sources: Sequence[Source]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits, columns
 from pmtpy.errors import ReadError, SourceLostError, TargetError
-from pmtpy.sensor._merged import MergedSource, limits_of, lost_rails, mean_channel
+from pmtpy.sensor._merged import MergedSource, limits_of, mean_channel, remarks_of
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -188,10 +188,8 @@ class _Combined(PolledSource):
 
     def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
         """Return what is known of a stretch of any of the rails, and which are lost."""
-        told = [source.remarks(begin_ns, end_ns) for source in self._sources]
-        warnings = [*dict.fromkeys(warning for t in told for warning in t.warnings)]
-        warnings += lost_rails({self._rails[i]: lost for i, lost in self._lost_rails.items()}, end_ns)
-        return Remarks(max(t.time_u_s for t in told), tuple(warnings), max(t.missing_s for t in told))
+        lost = {self._rails[i]: lost for i, lost in self._lost_rails.items()}
+        return remarks_of(self._sources, lost, begin_ns, end_ns)
 
     def limits(self) -> Mapping[str, float]:
         """Return what holds a rail back, and for how long it has held back the worst of them."""

@@ -12,10 +12,10 @@ import pmtpy as pmt
 from pmtpy.core.channel import Channel, Identity, Quantity, outermost
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block, Row
-from pmtpy.core.source import PolledSource
+from pmtpy.core.source import PolledSource, Remarks, Timestamps
 from pmtpy.emulators.world import shared_world
 from pmtpy.errors import ReadError, TargetError
-from pmtpy.sensor.combine import _Combined
+from pmtpy.sensor.combine import _Combined, _whole
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.repeated import OwnClock
 
@@ -305,6 +305,23 @@ def test_rails_with_times_of_their_own_make_one_curve_and_a_lost_one_is_coverage
         newest = acquisition_of(sensor).newest
         assert newest is not None
         assert newest.uncovered_ns[0] > 2e9  # of four seconds, but for the patience of one
+
+
+class _Doubtful(_Rail):
+    """Rows of it may be missing that nothing counts, and all may be shifted, as of a stream that was damaged."""
+
+    def remarks(self, begin_ns: int, end_ns: int) -> Remarks:
+        return Remarks(time_u_s=1e-3, missing_s=2e-3, warnings=("it was damaged",))
+
+
+@pytest.mark.parametrize("timestamps", [Timestamps.HOST_READ, Timestamps.DEVICE_UPDATE])
+def test_what_one_rail_is_doubted_for_the_whole_is(timestamps: Timestamps) -> None:
+    clock = OwnClock()
+    rails = [_Rail(clock, "external/0"), _Doubtful(clock, "external/1")]
+    rails[1].traits = replace(rails[1].traits, timestamps=timestamps)
+    whole = _whole("board", ["a:0", "a:1"], rails, clock)
+    assert isinstance(whole, _Combined) is (timestamps is Timestamps.HOST_READ)
+    assert whole.remarks(0, 10**9) == Remarks(time_u_s=1e-3, missing_s=2e-3, warnings=("it was damaged",))
 
 
 class _Steady(_Rail):
