@@ -91,7 +91,7 @@ def of_pmd(world: World, clock: ManualClock) -> tuple[Source, Replayed]:
     """Open a meter; its readings have noise, and its stamps turn over every 24 minutes."""
     board = PmdBoard(world, tick_hz=TICK_HZ, noise_codes=0.0)
     line = Replayed(MemoryLine(board, clock), clock)
-    source = pmd.open_source("virtual", clock=clock, transport=line, baud=SLOW, virtual=True)
+    source = pmd.open_source("virtual", clock=clock, transport=line, baud=SLOW)
     clock.advance(0.064)
     made = np.frombuffer(b"".join(data for _, data in line.line.receive()), RECORD)
     step = 20 * 10 / SLOW * TICK_HZ  # a record of 20 bytes on the line

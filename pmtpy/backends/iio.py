@@ -36,7 +36,7 @@ class _IioSource(Source):
 
     traits = Traits(interval_s=0.05, streaming=True, timestamps=Timestamps.DEVICE_UPDATE)
 
-    def __init__(self, folder: Path, node: Path, clock: Clock, *, virtual: bool) -> None:
+    def __init__(self, folder: Path, node: Path, clock: Clock) -> None:
         self._clock, self._steps = clock, Steps(4)
         self._folder, self._shunt_ohm = folder, _shunt_ohms(folder)
         self._ends = np.array(_ends(folder))
@@ -56,7 +56,7 @@ class _IioSource(Source):
         name = optional_text(folder / "name") or "ina"
         shunt_s, bus_s = (number_of(folder, f"in_voltage{i}_integration_time") for i in (0, 1))
         notes = (*notes, *in_turn(name, shunt_s, bus_s))
-        self.identity = Identity(BACKEND, name, folder.name, "", virtual, notes)
+        self.identity = Identity(BACKEND, name, folder.name, notes=notes)
         # Older drivers call the register of the current unsigned, which it is not.
         self._buffer = Buffer(BACKEND, folder, node, (VOLTAGE, CURRENT), signed=(CURRENT,))
 
@@ -125,7 +125,6 @@ def open_source(
     clock: Clock,
     sysfs_root: str | os.PathLike[str] | None = None,
     dev_root: str | os.PathLike[str] = "/dev",
-    virtual: bool = False,
 ) -> Source:
     """Open a chip and start its buffer, with stamps of the monotonic clock.
 
@@ -135,8 +134,6 @@ def open_source(
         ``iio:device0``; None: the first INA chip.
     sysfs_root, dev_root : path
         Where sysfs and the device nodes are.
-    virtual : bool
-        The chip is emulated.
 
     Raises BackendUnavailableError: no such chip, another program captures from it, not permitted, or a driver that
     stores otherwise.
@@ -147,4 +144,4 @@ def open_source(
     folder = _devices(sysfs_root) / name
     if name not in found.devices:
         raise BackendUnavailableError(BACKEND, f"there is no {folder}", f"there are: {', '.join(found.devices)}")
-    return _IioSource(folder, Path(dev_root) / name, clock, virtual=virtual)
+    return _IioSource(folder, Path(dev_root) / name, clock)

@@ -45,13 +45,13 @@ class _Dcmi(PolledSource):
     traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
     gone_after_s = stale_s = _bmc.GONE_AFTER_S
 
-    def __init__(self, run: Ask, host: str, clock: Clock, *, virtual: bool) -> None:
+    def __init__(self, run: Ask, host: str, clock: Clock) -> None:
         super().__init__(clock)
         self._run, self._where = run, host or "this machine's service processor"
         domain = f"external/ipmi/{host}" if host else "host"
         notes = (_UNSTAMPED,) if self._ask().stamp_s is None else ()
         self._seen: Reading | None = None
-        self.identity = Identity(BACKEND, f"DCMI of {self._where}", virtual=virtual, notes=notes)
+        self.identity = Identity(BACKEND, f"DCMI of {self._where}", notes=notes)
         channel = _bmc.chassis_channel(
             "chassis", domain, window_s=None, reference=_REFERENCE, least_watts=0.0 if host else 0.5
         )
@@ -118,7 +118,6 @@ def open_source(
     timeout_s: float = 5.0,
     tool: str = "ipmitool",
     run: Ask | None = None,
-    virtual: bool = False,
 ) -> Source:
     """Open the service processor of this machine, or that of ``device`` over the network.
 
@@ -132,16 +131,16 @@ def open_source(
         For one reading, seconds.
     tool : str
         Name or path of ipmitool.
-    run, virtual
-        For a virtual device.
+    run : callable, optional
+        Asks in place of the tool, for a virtual device.
 
     Raises BackendUnavailableError: it gives no power reading; the error says why and what to do.
     """
-    host = "" if virtual else device or ""
+    host = device or ""
     arguments = ["-I", "lanplus", "-L", "USER", "-E", "-H", host, "-U", user] if host else []
     environment = {**os.environ, PASSWORD: _bmc.password(BACKEND, password_file, PASSWORD, os.environ)}
     try:
-        return _Dcmi(run or asking((tool, *arguments), environment, timeout_s), host, clock, virtual=virtual)
+        return _Dcmi(run or asking((tool, *arguments), environment, timeout_s), host, clock)
     except ReadError as error:
         finding = _finding(host or None, Machine()) if Path(tool).name == tool else None
         remote = f"-I lanplus -L USER -a -H {host}{f' -U {user}' if user else ''} " if host else ""

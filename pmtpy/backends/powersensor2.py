@@ -94,7 +94,7 @@ class _PowerSensor2Source(Source):
 
     traits = Traits(interval_s=0.05, streaming=True)
 
-    def __init__(self, line: Line, clock: Clock, *, relay: bool, virtual: bool) -> None:
+    def __init__(self, line: Line, clock: Clock, *, relay: bool) -> None:
         self._line, self._clock = line, clock
         self._closed = False
         self._labels: deque[str] = deque()
@@ -111,7 +111,7 @@ class _PowerSensor2Source(Source):
         # Rows that are to be judged with those that come later, and since when they wait.
         self._held: tuple[npt.NDArray[np.uint16], list[int], int] | None = None
         note = "samples have no time of their own: rows are spread evenly between arrivals, some 10 ms apart"
-        self.identity = Identity(BACKEND, "PowerSensor2", virtual=virtual, notes=(note,))
+        self.identity = Identity(BACKEND, "PowerSensor2", notes=(note,))
         if relay:
             line.transport = relayed(line.transport, clock, backend=BACKEND, stop=b"T")
         line.write(b"S")
@@ -227,7 +227,6 @@ def open_source(
     clock: Clock,
     transport: str | Transport = "relay",
     timeout_s: float = 2.0,
-    virtual: bool = False,
 ) -> Source:
     """Open the board at a port and start its stream; ``transport`` and ``timeout_s`` as for ``powersensor3``.
 
@@ -243,7 +242,7 @@ def open_source(
     else:
         line = Line(transport, device)
     try:
-        return _PowerSensor2Source(line, clock, relay=transport == "relay", virtual=virtual)
+        return _PowerSensor2Source(line, clock, relay=transport == "relay")
     except (ReadError, SourceLostError) as error:
         line.transport.close()
         raise BackendUnavailableError(BACKEND, str(error), "see that a PowerSensor2 is at this port") from error

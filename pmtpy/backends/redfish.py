@@ -62,7 +62,7 @@ class Redfish(PolledSource):
     traits = Traits(interval_s=_bmc.INTERVAL_S, blocking=True)
     gone_after_s = _bmc.GONE_AFTER_S
 
-    def __init__(self, get: Get, host: str, clock: Clock, *, chassis: str, virtual: bool) -> None:
+    def __init__(self, get: Get, host: str, clock: Clock, *, chassis: str) -> None:
         super().__init__(clock)
         self._get = get
         self._paths = _with_power(get, host, chassis)
@@ -75,7 +75,7 @@ class Redfish(PolledSource):
             for name in names
         )
         several = f"{len(names)} chassis, of which one may contain others: there is no total; name one by chassis="
-        self.identity = Identity(BACKEND, f"Redfish of {host}", virtual=virtual, notes=() if alone else (several,))
+        self.identity = Identity(BACKEND, f"Redfish of {host}", notes=() if alone else (several,))
 
     def poll(self) -> Sequence[float]:
         """Ask each chassis."""
@@ -138,7 +138,6 @@ def open_source(
     chassis: str = "",
     timeout_s: float = 5.0,
     get: Get | None = None,
-    virtual: bool = False,
 ) -> Source:
     """Open the Redfish service of a host.
 
@@ -156,8 +155,8 @@ def open_source(
         Which one, where there are several.
     timeout_s : float
         For one answer, seconds.
-    get, virtual
-        For a virtual device.
+    get : callable, optional
+        Asks in place of HTTPS, for a virtual device.
 
     Raises BackendUnavailableError: it cannot be reached, is not trusted, refuses the user, or shows no power.
     """
@@ -167,7 +166,7 @@ def open_source(
     try:
         if get is None:
             get = Https(device, user, secret, context=trust(ca_file, fingerprint), pin=fingerprint, timeout_s=timeout_s)
-        return Redfish(get, device, clock, chassis=chassis, virtual=virtual)
+        return Redfish(get, device, clock, chassis=chassis)
     except (BackendUnavailableError, ReadError, OSError) as error:
         getattr(get, "close", lambda: None)()
         if isinstance(error, BackendUnavailableError):

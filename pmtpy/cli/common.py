@@ -25,7 +25,7 @@ from pmtpy.errors import (
 )
 from pmtpy.io.write.file import Output, already_there
 from pmtpy.sensor.combine import combine
-from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target
+from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target, takes_option
 from pmtpy.sensor.sensor import Sensor
 
 USAGE, UNAVAILABLE, LOST = 2, 3, 4
@@ -153,14 +153,9 @@ def options_for(targets: Sequence[str], pairs: Sequence[str]) -> dict[str, dict[
     """Give each target those options that it has, over those of the settings file; refuse one that none of them has."""
     typed = _settings_for(targets)
     for key, value in parse_options(pairs).items():
-        errors = []
-        for target in targets:
-            try:
-                typed[target] |= options_from_text(target, {key: value})
-            except TargetError as error:  # noqa: PERF203  (another target may have it)
-                errors.append(error)
-        if errors and len(errors) == len(targets):
-            raise errors[0]
+        takers = [target for target in targets if takes_option(target, key)]
+        for target in takers or targets[:1]:  # where none has it, the first says so
+            typed[target] |= options_from_text(target, {key: value})
     return typed
 
 

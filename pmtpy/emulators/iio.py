@@ -81,7 +81,7 @@ def open_virtual(device: str | None = None, *, clock: Clock, load: str | None = 
     chip = Chip(world)
     return open_on(
         world,
-        lambda at: iio.open_source(None, clock=at, sysfs_root=chip.tree.root, dev_root=chip.dev_root, virtual=True),
+        lambda at: iio.open_source(None, clock=at, sysfs_root=chip.tree.root, dev_root=chip.dev_root),
         refresh=chip.refresh,
         leave=chip.close,
     )

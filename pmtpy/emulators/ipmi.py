@@ -36,4 +36,4 @@ def open_virtual(device: str | None = None, *, clock: Clock, load: str | None = 
     check_device("ipmi", device)
     world = shared_world(load, clock=clock)
     far = ServiceProcessor(world)
-    return open_on(world, lambda at: ipmi.open_source(None, clock=at, run=far.run, virtual=True), leave=lambda: None)
+    return open_on(world, lambda at: ipmi.open_source(None, clock=at, run=far.run), leave=lambda: None)

@@ -84,6 +84,6 @@ def open_virtual(
     line = MemoryLine(Board(world, streaming=streaming), clock)
     return open_on(
         world,
-        lambda at: powersensor2.open_source("virtual", clock=at, transport=line, virtual=True),
+        lambda at: powersensor2.open_source("virtual", clock=at, transport=line),
         leave=lambda: None,
     )

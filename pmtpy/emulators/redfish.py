@@ -51,6 +51,4 @@ def open_virtual(device: str | None = None, *, clock: Clock, load: str | None = 
     check_device("redfish", device)
     world = shared_world(load, clock=clock)
     far = Service(world, newer=newer)
-    return open_on(
-        world, lambda at: redfish.open_source("virtual", clock=at, get=far.get, virtual=True), leave=lambda: None
-    )
+    return open_on(world, lambda at: redfish.open_source("virtual", clock=at, get=far.get), leave=lambda: None)

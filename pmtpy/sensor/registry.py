@@ -14,7 +14,7 @@ import os
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from pmtpy._extras import require
 from pmtpy._loading import LOADING
@@ -203,12 +203,32 @@ def _own_options(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _check_options(target: str, function: Callable[..., Any], options: Mapping[str, object]) -> None:
+    """Refuse what is no option, and text where a program gives an object: a user is told of no such option."""
     own = _own_options(function)
-    wrong = sorted(set(options) - set(own))
+    known = _known_to_users(function)
+    wrong = sorted(n for n, v in options.items() if n not in own or (isinstance(v, str) and n not in known))
     if wrong:
-        known = ", ".join(own) or "none"
-        msg = f"{target} has no option {', '.join(map(repr, wrong))}; its options: {known}{nearest(wrong[0], own)}"
+        near = nearest(wrong[0], known)
+        names, there = ", ".join(map(repr, wrong)), ", ".join(known) or "none"
+        msg = f"{target} has no option {names}; its options: {there}{near}"
         raise TargetError(msg)
+
+
+def _known_to_users(function: Callable[..., Any]) -> list[str]:
+    return [name for name, hint in _own_options(function).items() if not _is_object(hint)]
+
+
+def _is_object(hint: Any) -> bool:
+    """Whether an option is a function, a module or a stand-in for a device, which no text can be."""
+    kinds = [
+        k for k in (get_args(hint) if get_origin(hint) in {Union, types.UnionType} else [hint]) if k is not type(None)
+    ]
+    return all(get_origin(k) is Callable or k is types.ModuleType or getattr(k, "_is_protocol", False) for k in kinds)
+
+
+def takes_option(target: str, key: str) -> bool:
+    """Whether a sensor has an option that can be written as text."""
+    return key in _own_options(create) or key in _known_to_users(opener(*split_target(target)))
 
 
 def options_from_text(target: str, pairs: Mapping[str, str]) -> dict[str, object]:

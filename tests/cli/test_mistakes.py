@@ -32,6 +32,7 @@ from tests.cli.conftest import Pmtpy
         ("dump rapl:virtual --format cvs", "Did you mean csv?"),
         ("read rapl:virtual -o laod=constant:1", "has no option 'laod'"),
         ("read rapl:virtual -o laod=constant:1", "Did you mean load?"),
+        ("read rapl:virtual nvml:virtual -o period_ms=x", "nvml:virtual: option period_ms takes a number, not 'x'"),
         ("read rapl:virtual --for 0", "'0' is not a duration; it has to be more than zero"),
         ("read rapl:virtual --for -1s", "'-1s' is not a duration; it has to be more than zero"),
         ("dump rapl:virtual --duration 1h30", "'1h30' is not a duration; write 500ms, 5s, 1h30m"),

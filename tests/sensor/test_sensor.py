@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -521,8 +522,19 @@ def test_options_of_a_backend_may_be_text_as_on_the_command_line() -> None:
     ],
 )
 def test_text_that_cannot_be_an_option_is_told_in_the_users_words(target: str, option: str, needs: str) -> None:
+    options: dict[str, Any] = {option: "often"}
     with pytest.raises(pmt.TargetError, match=f"^{target}: option {option} takes {needs}, not 'often'$"):
-        pmt.create(target, **{option: "often"})
+        pmt.create(target, **options)
+
+
+@pytest.mark.parametrize(
+    ("target", "option"),
+    [("ipmi", "run"), ("redfish:h", "get"), ("nvml", "library"), ("tinkerforge:h", "link"), ("rapl", "perf")],
+)
+def test_an_option_that_takes_an_object_of_a_program_is_none_for_text(target: str, option: str) -> None:
+    options: dict[str, Any] = {option: "x"}
+    with pytest.raises(pmt.TargetError, match=f"has no option '{option}'; its options: (?!.*{option})"):
+        pmt.create(target, **options)
 
 
 @pytest.mark.parametrize(("target", "name"), [("powersensor3:virtual", "total"), ("nvml:virtual", "gpu.instant")])

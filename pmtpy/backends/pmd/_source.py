@@ -44,7 +44,6 @@ class PmdSource(Source):
         slot: str,
         in_total: Sequence[str],
         relay: bool,
-        virtual: bool,
     ) -> None:
         self._meter, self._clock = meter, clock
         self._closed = False
@@ -64,9 +63,9 @@ class PmdSource(Source):
             notes.append(_OFFSETS.format(config.offsets))
         if slot:
             notes.append(_UNMEASURED)
-        if not virtual and is_pseudo_terminal(meter.name):
+        if is_pseudo_terminal(meter.name):
             notes.append(f"{meter.name} is a pseudo-terminal: a program answers for the meter")
-        self.identity = Identity(BACKEND, codec.STREAMING, "", f"firmware {meter.firmware}", virtual, tuple(notes))
+        self.identity = Identity(BACKEND, codec.STREAMING, version=f"firmware {meter.firmware}", notes=tuple(notes))
         if relay:
             meter.line.transport = relayed(meter.line.transport, clock, backend=BACKEND, stop=codec.STOP)
         meter.line.write(codec.start_command(stamp_bytes))
@@ -161,12 +160,12 @@ class RailSource(PolledSource):
     # An answer of 192 bytes takes a millisecond of USB; ten times a second is what its makers' programs ask.
     traits = Traits(interval_s=0.02, blocking=True)
 
-    def __init__(self, meter: Meter, layout: Layout, clock: Clock, *, virtual: bool) -> None:
+    def __init__(self, meter: Meter, layout: Layout, clock: Clock) -> None:
         super().__init__(clock)
         self._meter, self._layout = meter, layout
         self.channels = rail_channels(part_name(meter.name), layout)
         notes = ("values change once per averaging time of the meter (263 us to 135 ms): equal ones are not new",)
-        self.identity = Identity(BACKEND, layout.model, "", f"firmware {meter.firmware}", virtual, notes)
+        self.identity = Identity(BACKEND, layout.model, version=f"firmware {meter.firmware}", notes=notes)
 
     def poll(self) -> Sequence[float]:
         """Ask for one answer."""
@@ -187,7 +186,6 @@ def open_source(
     slot: str = "",
     pairs: str = ",".join(PAIRS),
     timeout_s: float = 2.0,
-    virtual: bool = False,
 ) -> Source:
     """Open a meter and, if it streams, start its stream.
 
@@ -207,8 +205,6 @@ def open_source(
         Those that make the total, e.g. ``pcie1,pcie2`` for the cables of a card.
     timeout_s : float
         How long to wait for a port that another program uses, seconds.
-    virtual : bool
-        The meter is emulated; everything measured with it says so.
 
     Raises BackendUnavailableError: no port named, not there, in use, or no such meter at it.
     Raises TargetError: an option that means nothing.
@@ -226,11 +222,9 @@ def open_source(
         if not isinstance(transport, str):
             meter.connect()
         if isinstance(meter.kind, Layout):
-            return RailSource(meter, meter.kind, clock, virtual=virtual)
+            return RailSource(meter, meter.kind, clock)
         meter.set_baud(baud)
-        return PmdSource(
-            meter, clock, stamp_bytes=stamps, slot=slot, in_total=wanted, relay=transport == "relay", virtual=virtual
-        )
+        return PmdSource(meter, clock, stamp_bytes=stamps, slot=slot, in_total=wanted, relay=transport == "relay")
     except (ReadError, ProtocolError, SourceLostError) as error:
         meter.close()
         raise BackendUnavailableError(BACKEND, str(error), "unplug the meter for a moment and try again") from error

@@ -109,7 +109,6 @@ class TinkerforgeSource(Source):
         averaging: int,
         conversion_us: int,
         full_scale: dict[str, float],
-        virtual: bool,
     ) -> None:
         self._open_client, self._where, self._clock = open_client, where, clock
         self._setting = AVERAGES.index(averaging), TIMES_US.index(conversion_us)
@@ -145,7 +144,7 @@ class TinkerforgeSource(Source):
             msg = f"{where} has no bricklet output {', '.join(unknown)}; it has {', '.join(map(_name, rails))}"
             raise TargetError(msg)
         self._shared = Rails([1] * len(rails), round(_RAIL_TIMEOUT_S * NS_PER_S))
-        self.identity = Identity(BACKEND, f"{len(rails)} readings at {where}", "", "", virtual, tuple(notes))
+        self.identity = Identity(BACKEND, f"{len(rails)} readings at {where}", notes=tuple(notes))
 
     def _rails_of(self, found: list[Enumerated]) -> list[_Rail]:
         window_s = bricklets.conversion_s(self._setting[0], (self._setting[1], self._setting[1]))
@@ -395,7 +394,6 @@ def open_source(
     secret_file: str = "",
     timeout_s: float = 2.5,
     link: Callable[[], Link] | None = None,
-    virtual: bool = False,
 ) -> Source:
     """Open all measuring bricklets behind a daemon as one sensor.
 
@@ -414,8 +412,6 @@ def open_source(
         For connecting and sending, seconds.
     link : callable, optional
         Opens the connection: for a virtual daemon.
-    virtual : bool
-        The daemon is emulated.
 
     Raises BackendUnavailableError: no daemon there, a wrong secret, no bricklet that measures.
     Raises TargetError: an option that means nothing.
@@ -431,7 +427,7 @@ def open_source(
     try:
         return TinkerforgeSource(
             functools.partial(connect, open_link, f"{host}:{port}", secret, clock), f"{host}:{port}", clock,
-            averaging=averaging, conversion_us=conversion_us, full_scale=scales, virtual=virtual,
+            averaging=averaging, conversion_us=conversion_us, full_scale=scales,
         )  # fmt: skip
     except (ReadError, ProtocolError, ConnectionError) as error:
         if isinstance(error, BackendUnavailableError):

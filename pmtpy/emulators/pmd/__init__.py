@@ -54,8 +54,6 @@ def open_virtual(
     line = MemoryLine(board, clock)
     return open_on(
         world,
-        lambda at: pmd.open_source(
-            "virtual", clock=at, transport=line, slot=slot, pairs=pairs, stamps=stamps, virtual=True
-        ),
+        lambda at: pmd.open_source("virtual", clock=at, transport=line, slot=slot, pairs=pairs, stamps=stamps),
         leave=lambda: None,
     )

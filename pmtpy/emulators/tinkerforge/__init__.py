@@ -39,7 +39,7 @@ def open_virtual(
     return open_on(
         world,
         lambda at: tinkerforge.open_source(
-            "virtual", clock=at, averaging=averaging, conversion_us=conversion_us, virtual=True,
+            "virtual", clock=at, averaging=averaging, conversion_us=conversion_us,
             link=lambda: MemoryLink(daemon, clock),
         ),
         leave=lambda: None,

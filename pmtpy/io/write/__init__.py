@@ -172,6 +172,6 @@ def format_named(name: str, among: Sequence[FileFormat] = FILE_FORMATS) -> FileF
     found = next((f for f in among if f.name == name), None)
     if found is None:
         known = [f.name for f in among]
-        msg = f"no file format is called {name!r}; there are: {', '.join(known)}{nearest(name, known)}"
+        msg = f"no file format is called {name!r}; there are: {', '.join(known)}{nearest(str(name), known)}"
         raise TargetError(msg)
     return found

@@ -66,7 +66,7 @@ def world(clock: ManualClock) -> World:
 @pytest.mark.parametrize("shown", [0, 6000, 65535])
 def test_absurd_watts_are_lost_rows_and_no_readings(shown: int, clock: ManualClock, world: World) -> None:
     far = ServiceProcessor(world)
-    with Sensor(ipmi.open_source(None, clock=clock, run=far.run, virtual=True), "ipmi", clock) as sensor:
+    with Sensor(ipmi.open_source(None, clock=clock, run=far.run), "ipmi", clock) as sensor:
         for i in range(20):
             far.shown_w = shown if 5 <= i < 10 else -1
             clock.advance(1.0)
@@ -84,19 +84,19 @@ def test_half_an_answer_says_so(text: bytes, why: str, clock: ManualClock, world
     far = ServiceProcessor(world)
     far.text = text
     with pytest.raises(BackendUnavailableError, match=why):
-        ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+        ipmi.open_source(None, clock=clock, run=far.run)
 
 
 def test_a_measurement_that_is_switched_off_says_so(clock: ManualClock, world: World) -> None:
     far = ServiceProcessor(world)
     far.active = False
     with pytest.raises(BackendUnavailableError, match="not active"):
-        ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+        ipmi.open_source(None, clock=clock, run=far.run)
 
 
 def test_a_stamp_that_does_not_move_is_no_new_reading(clock: ManualClock, world: World) -> None:
     far = ServiceProcessor(world)
-    source = ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+    source = ipmi.open_source(None, clock=clock, run=far.run)
     assert [len(source.read()) for _ in range(3)] == [1, 0, 0]  # of one second
     clock.advance(1.0)
     assert len(source.read()) == 1
@@ -111,7 +111,7 @@ def test_a_stamp_that_does_not_move_is_no_new_reading(clock: ManualClock, world:
     answer = bytearray(bytes.fromhex(far.run(()).decode()))
     answer[9:13] = bytes(4)  # a processor that does not say when: nothing can be told from it
     far.text = answer.hex(" ").encode()
-    source = ipmi.open_source(None, clock=clock, run=far.run, virtual=True)
+    source = ipmi.open_source(None, clock=clock, run=far.run)
     assert any("bear no time" in note for note in source.identity.notes)
     for _ in range(90):
         clock.advance(1.0)
@@ -175,13 +175,13 @@ def test_a_newer_service_tells_the_truth() -> None:
 
 def test_several_chassis_make_no_total_unless_one_is_named(clock: ManualClock, world: World) -> None:
     far = Service(world, chassis=("Enclosure", "Blade1"))
-    source = redfish.open_source("bmc", clock=clock, get=far.get, virtual=True)
+    source = redfish.open_source("bmc", clock=clock, get=far.get)
     assert not Layout(source.channels).has_total
     assert any("chassis=" in note for note in source.identity.notes)
-    source = redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade1", virtual=True)
+    source = redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade1")
     assert [c.name for c in source.channels] == ["blade1"]
     with pytest.raises(BackendUnavailableError, match="Enclosure"):
-        redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade9", virtual=True)
+        redfish.open_source("bmc", clock=clock, get=far.get, chassis="Blade9")
 
 
 def control(watts: float, context: str | None = None) -> dict[str, object]:
@@ -234,14 +234,14 @@ def test_a_sensor_of_something_else_is_no_power_and_not_cured_by_another_passwor
 ) -> None:
     far = Service(world, newer=True, says=sensor)
     with pytest.raises(BackendUnavailableError, match="which is no power in watts") as refused:
-        redfish.open_source("bmc", clock=clock, get=far.get, virtual=True)
+        redfish.open_source("bmc", clock=clock, get=far.get)
     assert "https://bmc/redfish/v1/Chassis/Self/EnvironmentMetrics" in refused.value.remedy
 
 
 @pytest.mark.parametrize("shown", [-1, 1e9, float("nan"), "400", True, [400]])
 def test_what_is_no_power_is_a_failed_reading(shown: object, clock: ManualClock, world: World) -> None:
     far = Service(world)
-    source = redfish.open_source("bmc", clock=clock, get=far.get, virtual=True)
+    source = redfish.open_source("bmc", clock=clock, get=far.get)
     far.shown_w = shown
     clock.advance(1.0)
     assert len(source.read()) == 0

@@ -34,7 +34,7 @@ def chip(world: World) -> Iterator[Chip]:
 
 
 def opened(chip: Chip, clock: ManualClock) -> Source:
-    return iio.open_source(None, clock=clock, sysfs_root=chip.tree.root, dev_root=chip.dev_root, virtual=True)
+    return iio.open_source(None, clock=clock, sysfs_root=chip.tree.root, dev_root=chip.dev_root)
 
 
 def test_conversions_bear_the_kernels_stamps_and_lost_ones_are_counted(chip: Chip, clock: ManualClock) -> None:

@@ -45,7 +45,7 @@ def world(clock: ManualClock) -> World:
 
 
 def opened(board: PmdBoard | RailBoard, clock: ManualClock, stamps: int = 4) -> PmdSource:
-    source = pmd.open_source("virtual", clock=clock, transport=MemoryLine(board, clock), stamps=stamps, virtual=True)
+    source = pmd.open_source("virtual", clock=clock, transport=MemoryLine(board, clock), stamps=stamps)
     assert isinstance(source, PmdSource)
     return source
 
@@ -214,7 +214,7 @@ def test_a_packed_configuration_has_the_fields_where_the_maker_puts_them() -> No
 
 def test_half_an_answer_is_a_lost_row_and_the_next_is_right(clock: ManualClock, world: World) -> None:
     board = RailBoard(world, codec.POLLED[0])
-    source = pmd.open_source("virtual", clock=clock, transport=MemoryLine(board, clock), virtual=True)
+    source = pmd.open_source("virtual", clock=clock, transport=MemoryLine(board, clock))
     board.half = True
     assert len(source.read()) == 0
     clock.advance(0.1)
@@ -246,7 +246,7 @@ def test_a_polled_meter_is_never_sent_what_would_begin_a_calibration(clock: Manu
 
         receive, wait, close = line.receive, line.wait, line.close
 
-    pmd.open_source("virtual", clock=clock, transport=Listened(), virtual=True).close()
+    pmd.open_source("virtual", clock=clock, transport=Listened()).close()
     assert set(sent) <= {0, 1, 4}
 
 
@@ -421,7 +421,7 @@ def test_damaged_bits_cost_their_records_and_neither_time_nor_clock(share: float
 def test_the_stream_is_understood_at_the_slowest_and_the_fastest_rate(baud: int, clock: ManualClock) -> None:
     world = make_world("constant:120", clock=clock)
     line = MemoryLine(PmdBoard(world, noise_codes=0.0), clock)
-    source = pmd.open_source("virtual", clock=clock, transport=line, baud=baud, virtual=True)
+    source = pmd.open_source("virtual", clock=clock, transport=line, baud=baud)
     with Sensor(source, "pmd", clock) as sensor:
         assert used(sensor, clock, 3.0) == pytest.approx(360, rel=0.01)
         assert sensor.read().lost == 0

@@ -34,7 +34,7 @@ def world(clock: ManualClock) -> World:
 
 
 def opened(board: Board, clock: ManualClock) -> Source:
-    return powersensor2.open_source("virtual", clock=clock, transport=MemoryLine(board, clock), virtual=True)
+    return powersensor2.open_source("virtual", clock=clock, transport=MemoryLine(board, clock))
 
 
 def test_a_board_that_was_left_streaming_is_opened_and_left_quiet(clock: ManualClock, world: World) -> None:

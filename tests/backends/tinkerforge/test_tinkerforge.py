@@ -42,7 +42,6 @@ def opened(daemon: Daemon, clock: ManualClock, **options: object) -> Source:
         "virtual",
         clock=clock,
         link=lambda: MemoryLink(daemon, clock),
-        virtual=True,
         **options,  # type: ignore[arg-type]
     )
 
@@ -132,7 +131,7 @@ def test_rows_that_were_due_and_have_not_come_are_told_of(clock: ManualClock) ->
     world = make_world("steps:0=30,2.8=90", clock=clock)
     daemon = Daemon(world, sema_stack()[:1])
     link = _Silenced(daemon, clock)
-    source = tinkerforge.open_source("virtual", clock=clock, link=lambda: link, virtual=True)
+    source = tinkerforge.open_source("virtual", clock=clock, link=lambda: link)
     with Sensor(source, "tf", clock) as sensor:
         run(sensor, clock, 2.0)
         with pmt.region("work", sensor) as r:
