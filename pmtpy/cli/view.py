@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         if targets:
             room = room_of_each(len(targets), args.keep)
             opened_ = stack.enter_context(opened(targets, args.option))
-            tracks += [LiveTrack(s, most_bytes=room) for s in opened_]
+            tracks += [LiveTrack(s, most_bytes=room, reopens=True) for s in opened_]
         view = View(Desk(tracks), args.address, args.port, theme_of(args.theme))
         announce(view.url)
         if args.address not in {"127.0.0.1", "localhost", "::1"}:

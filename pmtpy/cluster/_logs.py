@@ -21,8 +21,17 @@ from pmtpy.io.recorded import aged_of, layout_of, time_u_of
 if TYPE_CHECKING:
     import pandas as pd
 
-SUFFIXES = frozenset({".csv", ".jls", ".parquet"})
+_SUFFIXES = frozenset({".csv", ".jls", ".parquet"})
 _ROWS = 200  # at each end, from which is judged how the power moves there
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file may be a log, by its name."""
+    return _unpacked(path).suffix in _SUFFIXES
+
+
+def _unpacked(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".gz"))
 
 
 def read_log(path: Path) -> Found:
@@ -51,7 +60,8 @@ def read_log(path: Path) -> Found:
 
 def made_on(path: Path) -> tuple[str, str] | None:
     """Return name and boot id of the machine that a file was recorded on; None: it is no recording, or tells none."""
-    if path.suffix == ".csv" and not path.with_name(f"{path.name}.json").exists():
+    plain = _unpacked(path)
+    if plain.suffix == ".csv" and not any(p.with_name(f"{p.name}.json").exists() for p in (path, plain)):
         return None  # it cannot tell, and may be of any size
     try:
         return _machine(load(path, max_rows=1).attrs["metadata"] or {})

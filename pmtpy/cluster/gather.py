@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
-from pmtpy.cluster._logs import SUFFIXES, made_on, read_log
+from pmtpy.cluster._logs import is_log, made_on, read_log
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.core.numbers import whole
@@ -79,13 +79,13 @@ class ResultFolder:
 
 def _logs(folder: Path) -> tuple[list[Found], list[str]]:
     """Return the logs in a folder; beside a result they are not asked for, which has counted their sensors."""
-    logs = [_log(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    logs = [_log(path) for path in sorted(folder.iterdir()) if is_log(path)]
     return [log for log in logs if isinstance(log, Found)], [str(log) for log in logs if isinstance(log, PmtError)]
 
 
 def _unasked(folder: Path, nodes: set[str]) -> list[str]:
     """Name the logs of nodes that have no result: beside results they are not added, and their nodes would lack."""
-    logs = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    logs = [path for path in sorted(folder.iterdir()) if is_log(path)]
     made = [(path, machine) for path in logs if (machine := made_on(path)) is not None and machine[1] not in nodes]
     why = "beside results logs are not added; move it into a folder of its own"
     return [f"{path.name} is a log of {host}, of which no result is here: {why}" for path, (host, _) in made]

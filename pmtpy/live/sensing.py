@@ -15,6 +15,7 @@ from pmtpy.io.columns import column_names, columns
 from pmtpy.io.uncovered import Uncovered
 from pmtpy.io.write.base import Header, metadata
 from pmtpy.live._grown import Grown, Rows
+from pmtpy.live._reopening import Reopening
 from pmtpy.live._roomy import free_bytes
 from pmtpy.live.tracks import Line, powers_of
 from pmtpy.plotting.decimate import Envelope, interrupted
@@ -46,11 +47,13 @@ class LiveTrack:
     """An open sensor. :meth:`take` brings it up to now, in a thread that nothing else holds up; others ask.
 
     Its owner sees to it that both do not happen at once. Single rows stay in memory for ``raw_s``, older ones on disk
-    as far as they fit into ``most_bytes``.
+    as far as they fit into ``most_bytes``. With ``reopens`` a sensor that was lost is opened again, and the track goes
+    on behind a gap.
     """
 
-    def __init__(self, sensor: Sensor, raw_s: float = 60.0, most_bytes: int = 0) -> None:
+    def __init__(self, sensor: Sensor, raw_s: float = 60.0, most_bytes: int = 0, *, reopens: bool = False) -> None:
         made = acquisition_of(sensor)
+        self._reopening = Reopening(sensor) if reopens else None
         self.sensor = sensor
         self.name = self.target = sensor.target
         self.virtual, self.note = sensor.identity.virtual, ""
@@ -85,6 +88,8 @@ class LiveTrack:
         made = acquisition_of(self.sensor)
         self.note = f"lost: {made.intake.failure}" if made.intake.failure is not None else ""
         if made.intake.failure is not None:
+            if self._reopening is not None:
+                self._reopening.look()
             return
         # Up to now, not up to the newest row: asking for the history lets the source deliver first.
         since = None if self._newest_ns < 0 else (made.clock.now_ns() - self._newest_ns) / 1e9 + _OVERLAP_S

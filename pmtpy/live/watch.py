@@ -1,12 +1,11 @@
 """What several sensors say now and said of late, gathered a few times a second from their histories.
 
 A look takes what has come since the look before; of a register it is the one reading that a look costs. A sensor that
-was lost is opened again by a thread of its own, which may wait for a driver as long as it likes.
+was lost is opened again.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections import deque
@@ -21,12 +20,11 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock
 from pmtpy.core.rows import Floats, Ints, Layout, Point
 from pmtpy.errors import PmtError
 from pmtpy.live._hierarchy import Node, hierarchy
+from pmtpy.live._reopening import Reopening
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import CurvePoint
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
-_log = logging.getLogger("pmtpy")
-_TRIED_AGAIN_S = 2.0
 _SPARKS = 60
 _SLICES_PER_WINDOW = 100  # of a window: where it begins is known that finely, whatever the time between looks
 _MIN_COUNTER_STEPS = 10  # of a counter between two readings whose power is held for a least or greatest one
@@ -76,6 +74,7 @@ class _Piece(NamedTuple):
 class _Past:
     """What was seen of one sensor. Of the watching thread."""
 
+    reopening: Reopening
     start: Point | None = None
     newest: Point | None = None
     step_ns: int = 0  # from the row before the newest one to that
@@ -83,8 +82,6 @@ class _Past:
     window: deque[_Piece] = field(default_factory=deque)
     means: deque[list[float]] = field(default_factory=lambda: deque(maxlen=_SPARKS))
     alive: bool = True
-    tried_ns: int = 0
-    opening: threading.Thread | None = None
     remarks: tuple[str, ...] = ()
     remarked_ns: int = 0
 
@@ -115,7 +112,7 @@ class Watch:
         chosen, self._no_total = summable(named)
         self._lacks = "; ".join(without(named))
         self._summed = [parts[i][2:] for i in chosen]
-        self._past = [_Past() for _ in sensors]
+        self._past = [_Past(Reopening(s)) for s in sensors]
         self._start_ns = clock.now_ns()
         self._looked = self._was_reset = False
 
@@ -142,7 +139,7 @@ class Watch:
 
     def opening(self, sensor: Sensor) -> threading.Thread | None:
         """Return the thread that last tried to open a lost sensor again; None: none has."""
-        return self._past[self.sensors.index(sensor)].opening
+        return self._past[self.sensors.index(sensor)].reopening.thread
 
     # -- taking ----------------------------------------------------------------------------------------------------
 
@@ -155,9 +152,8 @@ class Watch:
 
     def _take(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
         made = acquisition_of(sensor)
-        if made.intake.failure is not None:
+        if past.reopening.look():
             past.alive = False
-            self._open_again(sensor, past, now_ns)
             return
         since_s = self.window_s if past.newest is None else (now_ns - past.newest.t_ns) / NS_PER_S
         try:
@@ -197,22 +193,6 @@ class Watch:
         begins: list[Point | CurvePoint] = [since]
         begins += made.as_known(*(made.bookmark(int(t_ns[row - 1])) for row in starts[1:]))
         return [_Piece(*piece) for piece in zip(begins, low, high, strict=True)]
-
-    def _open_again(self, sensor: Sensor, past: _Past, now_ns: int) -> None:
-        """Try to open a lost sensor, in a thread that nobody waits for."""
-        busy = past.opening is not None and past.opening.is_alive()
-        if busy or now_ns - past.tried_ns < _TRIED_AGAIN_S * NS_PER_S:
-            return
-        past.tried_ns = now_ns
-
-        def attempt() -> None:
-            try:
-                sensor.reopen()
-            except PmtError as error:
-                _log.debug("%s is not back: %s", sensor.target, error)
-
-        past.opening = threading.Thread(target=attempt, name="pmtpy-reopen", daemon=True)
-        past.opening.start()
 
     # -- saying ----------------------------------------------------------------------------------------------------
 

@@ -130,12 +130,13 @@ class Sensor:
         """Put a label on the present instant: in the device's own stream where it can, else timed by the host.
 
         It appears in the dump on the row that it belongs to, in the metadata at its own instant, and in
-        :meth:`history`.
+        :meth:`history`. A semicolon becomes a comma: labels that share a row have semicolons between them.
         """
         self._acquisition.check()
         if not isinstance(label, str) or not label or any(c in "\r\n" or "\ud800" <= c <= "\udfff" for c in label):
             msg = f"a marker needs a label, Unicode text of one line, not {label!r}"
             raise TargetError(msg)
+        label = label.replace(";", ",")
         t_ns, writer = self._acquisition.label(label), self._dump
         if t_ns is not None and writer is not None:
             from pmtpy.io.write import RecordedMark  # loaded by the dump

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from pathlib import Path
 
@@ -45,6 +46,18 @@ def test_the_logs_of_nodes_are_added_up(tmp_path: Path, monkeypatch: pytest.Monk
     apart = sum(job[name].uncertainty_joules ** 2 for name in job) ** 0.5
     assert job.total.uncertainty_joules > 1.2 * apart
     assert job.total.virtual
+
+
+def test_packed_logs_are_added_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ("n0", "n1"):
+        plain = log(tmp_path, host, monkeypatch)
+        plain.with_name(f"{plain.name}.gz").write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()  # as gzip does; the metadata stay
+    job = gather(tmp_path)
+    assert job.complete
+    assert job.total.joules == pytest.approx(1600.0, rel=1e-3)
+    write(tmp_path, node(0), Launch())
+    assert "n1.csv.gz is a log of n1" in "; ".join(gather(tmp_path).problems)
 
 
 def test_what_keeps_logs_from_being_the_jobs_energy_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor, ManualClock
 from pmtpy.core.rows import Block, Frame, Layout
 from pmtpy.emulators.world import make_world
-from pmtpy.errors import TargetError
+from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.io.convert import convert
 from pmtpy.io.read import load
 from pmtpy.io.write import Ending, Header, RecordedMark, open_sink
@@ -32,7 +33,7 @@ from pmtpy.live.tracks import JlsTrack, Track, layout_of, select
 from pmtpy.plotting.decimate import Envelope
 from pmtpy.plotting.overview import of_file, of_table
 from pmtpy.sensor.sensor import Sensor
-from tests.support.worlds import Stream
+from tests.support.worlds import Gauge, Stream
 
 LOAD = "square:low=30,high=90,hz=1"
 
@@ -524,3 +525,36 @@ def test_a_power_of_which_nobody_counted_the_energy_is_integrated(tmp_path: Path
     (found,) = select(track, 2.0, 6.0).powers
     assert found.joules == pytest.approx(200.0)
     assert (found.low, found.high) == (50.0, 50.0)
+
+
+def test_a_track_of_a_page_goes_on_when_its_lost_sensor_is_back() -> None:
+    clock, pulled = ManualClock(), False
+    world = make_world("constant:90", clock=clock)
+    made = [Gauge(world)]
+
+    def open_again() -> Gauge:
+        if pulled:
+            raise BackendUnavailableError("gpu", "no device", "plug it in")
+        made.append(Gauge(world))
+        return made[-1]
+
+    def passed(seconds: float) -> None:
+        for _ in range(round(seconds / 0.05)):
+            clock.advance(0.05)
+            live.take()
+            for trying in [t for t in threading.enumerate() if t.name == "pmtpy-reopen"]:
+                trying.join(30)
+
+    with Sensor(made[0], "gpu", clock, open_again=open_again) as sensor:
+        live = LiveTrack(sensor, reopens=True)
+        passed(2.0)
+        made[0].gone = pulled = True
+        passed(3.0)
+        assert live.note.startswith("lost: ")
+        pulled = False
+        passed(5.0)  # it is tried every two seconds
+        assert live.note == ""
+        assert live.span[1] == pytest.approx(10.0, abs=0.1)
+        found = select(live, 0.5, 9.5).powers[0]
+        assert 9.0 * (1.0 - found.coverage) == pytest.approx(4.0, abs=1.1)  # 3 s, and until the next trial
+        assert found.joules == pytest.approx(90.0 * 9.0 * found.coverage, rel=0.02)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
+from pmtpy.core.markers import paired
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Remarks
 from pmtpy.errors import PmtError, SinkError, TargetError
@@ -83,6 +84,20 @@ def test_counters_have_rows_where_they_are_marked(tmp_path: Path) -> None:
     assert marked["elapsed"].tolist() == pytest.approx([1.0, 1.25], abs=1e-3)
     before = table["elapsed"].iloc[marked.index - 1].tolist()
     assert before == pytest.approx([1.0, 1.25], abs=1e-3)
+
+
+def test_a_label_with_a_semicolon_stays_one_label(tmp_path: Path) -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor, sensor.dump(tmp_path / "a.csv"):
+        for label in ("solve; step 1 start", "solve; step 1 end"):
+            clock.advance(0.1)
+            sensor.mark(label)
+            clock.advance(0.1)
+            sensor.read()
+    table = load(tmp_path / "a.csv")
+    marks = [(t, label) for t, label in zip(table["elapsed"], table["marker"], strict=True) if label]
+    assert [span.name for span in paired(marks)[0]] == ["solve, step 1"]
+    assert paired(marks)[1] == []
 
 
 def test_a_mark_that_no_row_follows_is_named_and_not_given_to_the_next_dump(tmp_path: Path) -> None:
