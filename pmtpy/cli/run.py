@@ -29,6 +29,7 @@ from pmtpy.cli.terminal import is_terminal, progress
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits, number_or_none
+from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -39,10 +40,6 @@ _NOT_STARTED = (
     "pmtpy run: the command was not started, because a sensor that -s names cannot be used; without -s it is measured "
     "by whatever is available (pmtpy list)"
 )
-
-
-# Share of a run whose energy must be known for it to be one of several, as for pmtpy.joules; the rest is like it.
-_LEAST_COVERAGE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +295,7 @@ def _by_target(runs: Sequence[Run]) -> dict[str, list[Measurement]]:
     each: dict[str, list[Measurement]] = {}
     for r in runs:
         for target, m in r.measured.items():
-            if isinstance(m, Measurement) and m.coverage >= _LEAST_COVERAGE:
+            if isinstance(m, Measurement) and m.coverage >= LEAST_COVERAGE:
                 each.setdefault(target, []).append(m)
     return {target: found for target, found in each.items() if len(found) > 1}
 
@@ -309,7 +306,7 @@ def _left_out(runs: Sequence[Run]) -> list[Line]:
     missing = {
         target: len(runs) - len(known.get(target, ())) for target in dict.fromkeys(t for r in runs for t in r.measured)
     }
-    why = f"less than {_LEAST_COVERAGE:.0%} of their energy is known"
+    why = f"less than {LEAST_COVERAGE:.0%} of their energy is known"
     return [Line(f"  {target}: {n} of {len(runs)} runs are left out: {why}") for target, n in missing.items() if n]
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.interval import Interval, left_out
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
-from pmtpy.cluster.node import LEAST_COVERED, Found, NodeEnergy
+from pmtpy.cluster.node import Found, NodeEnergy
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.rows import Floats, Layout
+from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, layout_of, time_u_of
@@ -95,7 +96,7 @@ def _energy(
     unknown = (table["lost"].to_numpy()[1:] > 0) | ~np.isfinite(watts[1:, 0])
     coverage = 1.0 - float(np.sum(steps[unknown])) / seconds if seconds > 0 else 0.0
     used = joules[-1] - joules[0]
-    if not (coverage >= LEAST_COVERED and math.isfinite(used[0])):
+    if not (coverage >= LEAST_COVERAGE and math.isfinite(used[0])):
         why = f"of {1.0 - coverage:.1%} of the time the energy is not known: rows were lost"
         return NodeEnergy(*machine, *span, None, coverage=coverage, lost=lost, why=why)
     interval = Interval(

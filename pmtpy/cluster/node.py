@@ -18,6 +18,7 @@ from typing import Any
 
 from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.numbers import real, stated, whole
+from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import FileFormatError, PmtError, SinkError
 from pmtpy.io.origin import Launch, Machine, is_shared
 from pmtpy.io.whole import write_whole
@@ -28,7 +29,6 @@ from pmtpy.sensor.sensor import acquisition_of
 
 SUFFIX = ".node.json"
 _FORMAT = 1
-LEAST_COVERED = 0.95  # of the time: below, a sum would pass for something that it is not (as between two states)
 _NO_TOTAL = "its sensors make no sum: two of them may see the same device, so name fewer"
 
 
@@ -95,7 +95,7 @@ class NodeEnergy:
         if self.joules is None:
             return self
         why = ""
-        if not self.coverage >= LEAST_COVERED:
+        if not self.coverage >= LEAST_COVERAGE:
             why = f"of {1.0 - self.coverage:.1%} of the time the energy is not known"
         elif not (self.seconds > 0.0 and math.isfinite(self.seconds)):
             why = f"it measured for {self.seconds:g} s"
@@ -130,7 +130,7 @@ def node_energy(
     why = "; ".join(failed)
     if total is None:
         why = why or _NO_TOTAL
-    elif total.coverage < LEAST_COVERED:
+    elif total.coverage < LEAST_COVERAGE:
         why = f"of {1.0 - total.coverage:.1%} of the time the energy is not known: {'; '.join(total.warnings[:3])}"
     if total is None or why:
         return NodeEnergy(

@@ -188,7 +188,8 @@ def seconds(a: State, b: State) -> float:
 
 
 _WORTH_A_WARNING = 1e-3  # share of an interval without known energy that a user should hear of
-_TOO_MUCH = 0.05  # share above which a sum of joules would pass for something that it is not
+LEAST_COVERAGE = 0.95
+"""Share of a time whose energy must be known: with less, its joules would pass for something that they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def known_energy(a: State, b: State, channel: str | int | None = None) -> KnownE
     if unknown <= _WORTH_A_WARNING * length:
         return KnownEnergy(energy, covered_s)
     msg = f"{a.target}: the energy of {unknown / 1e9:g} s of the {length / 1e9:g} s between the two states is not known"
-    return KnownEnergy(energy, covered_s, msg, unknown > _TOO_MUCH * length)
+    return KnownEnergy(energy, covered_s, msg, unknown > (1.0 - LEAST_COVERAGE) * length)
 
 
 def _energy(a: State, b: State, channel: str | int | None) -> float:

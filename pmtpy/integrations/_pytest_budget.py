@@ -18,8 +18,8 @@ from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.budget import repeated
 from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.presentation import number_or_none
+from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import TargetError
-from pmtpy.lab.bench_trial import MIN_COVERAGE
 from pmtpy.regions.measurement import Measurement
 from pmtpy.sensor.registry import canonical
 
@@ -155,10 +155,10 @@ def judge(found: Found, budget: Budget) -> tuple[str, str]:
         if limit is None:
             continue
         amount = f"{value:.4g} {unit} +- {half:.2g}"
-        if not (math.isfinite(value) and math.isfinite(half)) or found.coverage < MIN_COVERAGE:
+        if not (math.isfinite(value) and math.isfinite(half)) or found.coverage < LEAST_COVERAGE:
             verdicts.append("unresolved")
             knows = f"the sensor knows {found.coverage:.0%} of the test, too little"
-            if math.isfinite(value) and found.coverage >= MIN_COVERAGE:
+            if math.isfinite(value) and found.coverage >= LEAST_COVERAGE:
                 knows = f"how far to trust the {value:.4g} {unit} of the sensor is not known, too little"
             said.append(f"{knows} for the budget of {limit:g} {unit}")
         elif value - half > limit:

@@ -21,6 +21,7 @@ from typing import Any
 from pmtpy._extras import extra
 from pmtpy.analysis.repetition.plan import Timing, timing_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
+from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import CoverageError, TargetError
 from pmtpy.integrations.drop_ins.held import warm_up
 from pmtpy.lab.bench_trial import when_settled
@@ -37,7 +38,6 @@ with extra("kernel_tuner", "pmtpy.integrations.kernel_tuner", ImportError):
 __all__ = ["EnergyObserver"]
 
 _log = logging.getLogger("pmtpy")
-_LEAST_COVERAGE = 0.95  # share of a run whose energy must be known, else the run does not count; as for pmtpy.joules
 _KEPT_S = 1.0  # half of what sensors keep of the past by default
 _LEAST_CONTINUOUS_S = 1.0  # Kernel Tuner's own least
 # Readings of the slowest sensor that a steady run takes: 2 s of one of 100 ms. The study of such sensors takes 5 s, the
@@ -296,7 +296,7 @@ class EnergyObserver(BenchmarkObserver):  # type: ignore[misc]  # Kernel Tuner h
         """Evaluate a run: as late as possible, when slow sensors have reported, and while their rows are still kept."""
         found = dict(run.items())
         for sensor in run.sensors:
-            if found[sensor.target].coverage < _LEAST_COVERAGE:  # its rows may be late, on a busy machine
+            if found[sensor.target].coverage < LEAST_COVERAGE:  # its rows may be late, on a busy machine
                 found[sensor.target] = when_settled(run, sensor, acquisition_of(sensor).clock)
         self._tell(found.values())
         total = sum_up(run.sensors, found) if len(found) > 1 else next(iter(found.values()))
@@ -403,7 +403,7 @@ def _identifier(target: str) -> str:
 
 
 def _means(stem: str, measured: Sequence[Measurement]) -> dict[str, float]:
-    counted = [m for m in measured if m.coverage >= _LEAST_COVERAGE and m.seconds > 0]
+    counted = [m for m in measured if m.coverage >= LEAST_COVERAGE and m.seconds > 0]
     if not counted:
         least = min((m.coverage for m in measured), default=0.0)
         msg = f"{stem}: the energy of no run of the kernel is known (of one, only {least:.0%} of it)"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pmtpy.analysis.repetition.plan import Plan
 from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import CoverageError
 from pmtpy.lab.bench_work import Work
 from pmtpy.lab.conditions import conditions, held_back, limits
@@ -17,7 +18,6 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
-MIN_COVERAGE = 0.95  # share of a burst whose energy must be known, else the trial does not count; as for pmtpy.joules
 _ENDS = {"reconstruction"} | {name for name, of in COMPONENTS.items() if of.at_ends}  # of bursts between idle times
 _POLL_S = 0.05  # between two looks whether the readings of a burst have come
 _LOOKS = 40
@@ -92,8 +92,8 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
     end_ns, after = clock.now_ns(), conditions(sensor)
     seconds, joules = (math.fsum(values) for values in ([m.seconds for m in found], [m.joules for m in found]))
     coverage = min(m.coverage for m in found)
-    if not coverage >= MIN_COVERAGE:
-        why = next((w for m in found if m.coverage < MIN_COVERAGE for w in m.warnings), "")
+    if not coverage >= LEAST_COVERAGE:
+        why = next((w for m in found if m.coverage < LEAST_COVERAGE for w in m.warnings), "")
         msg = f"{sensor.target}: of {1 - coverage:.0%} of a burst the energy is not known{'; ' if why else ''}{why}"
         raise CoverageError(msg)
     joules /= coverage  # up to a twentieth may be unknown: it is taken to be like the rest
