@@ -5,10 +5,11 @@ from pmtpy.emulators.powersensor3._log import BootLog, History, Mark, Truth
 from pmtpy.emulators.powersensor3._memory import MemoryTransport
 from pmtpy.emulators.powersensor3._spec import BoardSpec, Pair, Stored, parse_pairs
 from pmtpy.emulators.powersensor3._virtual import VirtualBoard
-from pmtpy.emulators.powersensor3.source import VirtualSource, open_virtual
+from pmtpy.emulators.powersensor3.source import BoardSource, open_virtual
 
 __all__ = [
     "Board",
+    "BoardSource",
     "BoardSpec",
     "BootLog",
     "History",
@@ -18,7 +19,6 @@ __all__ = [
     "Stored",
     "Truth",
     "VirtualBoard",
-    "VirtualSource",
     "open_virtual",
     "parse_pairs",
 ]

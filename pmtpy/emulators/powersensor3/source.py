@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pmtpy.backends import powersensor3
 from pmtpy.core.clock import Clock, HostClock
-from pmtpy.emulators import _virtual_source
+from pmtpy.emulators._virtual_source import VirtualSource, check_device
 from pmtpy.emulators.powersensor3._board import UPTIME_NS, Board
 from pmtpy.emulators.powersensor3._memory import MemoryTransport
 from pmtpy.emulators.powersensor3._spec import DEFAULT_PAIRS, BoardSpec, Stored, parse_pairs
@@ -18,7 +18,7 @@ from pmtpy.emulators.world import World, shared_world
 from pmtpy.errors import TargetError
 
 
-class VirtualSource(_virtual_source.VirtualSource):
+class BoardSource(VirtualSource):
     """A source of the real backend, and the virtual board that it reads. Closing it ends the board.
 
     Attributes
@@ -48,7 +48,7 @@ def open_virtual(
     streaming: bool = False,
     fault: str = "",
     transport: str = "relay",
-) -> VirtualSource:
+) -> BoardSource:
     """Open the real backend on a virtual board.
 
     Parameters
@@ -79,7 +79,7 @@ def open_virtual(
     Raises TargetError: another device, or an option that names nothing.
     Raises BackendUnavailableError: the board cannot be measured (its flash is damaged on request), or did not start.
     """
-    _virtual_source.check_device("powersensor3", device)
+    check_device("powersensor3", device)
     if stored not in [s.value for s in Stored]:
         raise TargetError(f"stored is one of {', '.join(s.value for s in Stored)}, not {stored!r}")
     world = shared_world(load, clock=clock)
@@ -102,7 +102,7 @@ def open_virtual(
 
 def _behind_a_terminal(
     spec: BoardSpec, world: World, faults: list[tuple[str, dict[str, float]]], transport: str
-) -> VirtualSource:
+) -> BoardSource:
     board = VirtualBoard(world.spec, spec, epoch_ns=world.epoch_ns)
     try:
         for name, options in faults:
@@ -113,10 +113,10 @@ def _behind_a_terminal(
     except BaseException:
         board.close()
         raise
-    return VirtualSource(inner, board, world)
+    return BoardSource(inner, board, world)
 
 
-def _in_memory(spec: BoardSpec, world: World, faults: list[tuple[str, dict[str, float]]]) -> VirtualSource:
+def _in_memory(spec: BoardSpec, world: World, faults: list[tuple[str, dict[str, float]]]) -> BoardSource:
     now_ns = world.clock.now_ns()
     board = Board(spec, world.load, epoch_ns=world.epoch_ns, start_ns=now_ns - UPTIME_NS, instant=True)
     line = MemoryTransport(board, world.clock)
@@ -126,4 +126,4 @@ def _in_memory(spec: BoardSpec, world: World, faults: list[tuple[str, dict[str, 
         else:
             board.inject(name, now_ns, **options)
     inner = powersensor3.open_source("virtual", clock=world.clock, transport=line, serial="virtual", virtual=True)
-    return VirtualSource(inner, board, world)
+    return BoardSource(inner, board, world)

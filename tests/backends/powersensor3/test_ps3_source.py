@@ -15,7 +15,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Floats, Frame, Layout
 from pmtpy.emulators.load import parse_load
-from pmtpy.emulators.powersensor3 import Board, BoardSpec, VirtualSource, open_virtual
+from pmtpy.emulators.powersensor3 import Board, BoardSource, BoardSpec, open_virtual
 from pmtpy.emulators.powersensor3._memory import MemoryTransport
 from pmtpy.errors import SensorClosedError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor
@@ -24,7 +24,7 @@ from pmtpy.testing import check_source
 SQUARE = "square:low=30,high=90,hz=1"
 
 
-def read_for(source: VirtualSource, clock: ManualClock, seconds: float, step_s: float = 0.05) -> list[Block]:
+def read_for(source: BoardSource, clock: ManualClock, seconds: float, step_s: float = 0.05) -> list[Block]:
     blocks = []
     for _ in range(round(seconds / step_s)):
         clock.advance(step_s)
@@ -32,12 +32,12 @@ def read_for(source: VirtualSource, clock: ManualClock, seconds: float, step_s: 
     return blocks
 
 
-def far_side(source: VirtualSource) -> Board:
+def far_side(source: BoardSource) -> Board:
     assert isinstance(source.board, Board)
     return source.board
 
 
-def inner(source: VirtualSource) -> PowerSensor3Source:
+def inner(source: BoardSource) -> PowerSensor3Source:
     assert isinstance(source.inner, PowerSensor3Source)
     return source.inner
 

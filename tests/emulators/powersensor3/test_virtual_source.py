@@ -11,7 +11,7 @@ import pytest
 from pmtpy.core.clock import HostClock, ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout
-from pmtpy.emulators.powersensor3 import Board, Truth, VirtualBoard, VirtualSource, open_virtual
+from pmtpy.emulators.powersensor3 import Board, BoardSource, Truth, VirtualBoard, open_virtual
 from pmtpy.errors import TargetError
 from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_lost, check_source
@@ -25,7 +25,7 @@ def test_it_conforms_and_tells_the_truth(load: str) -> None:
     check_source(lambda clock: open_virtual("virtual", clock=clock, load=load), load, relative=2e-4)
 
 
-def measured(source: VirtualSource, clock: ManualClock, seconds: float) -> tuple[dict[str, float], Truth]:
+def measured(source: BoardSource, clock: ManualClock, seconds: float) -> tuple[dict[str, float], Truth]:
     """Energies that the core makes of the source, by name, and the truth between the same two rows."""
     layout = Layout(source.channels)
     integrator = Integrator(layout)
