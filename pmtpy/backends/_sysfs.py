@@ -28,7 +28,7 @@ _LEAST_VALUE, _ABOVE_VALUES = -(2**63), 2**64
 _PAGE = 4096  # the most that one sysfs attribute holds
 
 # The device behind the descriptor has been removed, or replaced by another.
-_VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
+VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
 
 _WORDS = {
     errno.EACCES: "permission denied",
@@ -262,7 +262,7 @@ class Registers:
             try:
                 return [self._one(i, size) for i in range(len(self._fds))]
             except OSError as error:
-                if error.errno not in _VANISHED:
+                if error.errno not in VANISHED:
                     raise
             self._open()
             return [self._one(i, size) for i in range(len(self._fds))]

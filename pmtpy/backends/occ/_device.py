@@ -14,12 +14,12 @@ own after the last); times of reads: Tröpgen, Bielert, Ilsche, ICPE '23, doi 10
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pmtpy.backends._sysfs import VANISHED
 from pmtpy.backends.occ.layout import BLOCK_BYTES, ENTRY_BYTES, Decoder, Record, Table
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ProtocolError, ReadError, SourceLostError
@@ -27,7 +27,6 @@ from pmtpy.errors import ProtocolError, ReadError, SourceLostError
 _STEP_NS = 8_000_000  # 16 ticks of 0.5 ms: a buffer that was valid is not rewritten in less
 _ATTEMPTS = 3
 _RECHECK_NS = 2 * NS_PER_S  # how often the optimised read looks at header and table again
-_VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
 
 
 class Export:
@@ -74,7 +73,7 @@ class Export:
             done += part
 
     def _failed(self, error: OSError) -> ReadError | SourceLostError:
-        lost = error.errno in _VANISHED
+        lost = error.errno in VANISHED
         return (SourceLostError if lost else ReadError)(f"{self.path}: cannot be read: {error.strerror}")
 
     def blocks(self) -> int:

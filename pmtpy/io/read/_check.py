@@ -24,6 +24,7 @@ _MIN_STEPS = 10  # rows; with fewer, none of their intervals is the usual one
 _ROUNDED = 2e-5  # relative; six significant digits are off by not more than 5e-6, of the total and of its parts
 _OTHERWISE = 0.1  # share of rows in which a total may be something else before it is no sum
 _APART_S = 1e-3  # between the two times of our own rows, which are of one clock
+UNIX_S = 1e8  # a time above this counts from 1970; no log is three years long
 _LAST_UNIX_S = 253_402_300_800.0  # the end of the year 9999: what calendars here can show
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _MARK = re.compile(rb'M\s+(\S+)(?:\s+(\d+))?(?:\s+"(.*)")?\s*')
 _LAST_DIGIT = 1e-3  # of its powers, in watts
-_UNIX_S = 1e8  # a time above this counts from 1970; no log is three years long
 
 
 def recognises(recording: Recording) -> bool:
@@ -48,7 +47,7 @@ def read(recording: Recording) -> pd.DataFrame:
     kinds = dict.fromkeys(["timestamp", *(f"W {n}" for n in names)], FLOAT)
     columns, at, marked = without_marks(recording, kinds, first=2 if named else 1)
     time = columns["timestamp"]
-    unix = bool(len(time) and np.nanmedian(time) > _UNIX_S)
+    unix = bool(len(time) and np.nanmedian(time) > _check.UNIX_S)
     left = np.isfinite(time) if unix else _check.in_order(recording, time, at)
     for number in at[~left].tolist() if unix else []:
         recording.broken(number, "its time is not a number")

@@ -27,7 +27,6 @@ from pmtpy.io.read._table import Power, RecordedCurve, table
 if TYPE_CHECKING:
     import pandas as pd
 
-_UNIX_S = 1e8
 _TURN_US = 1024
 _STAMP_LIMIT = 1e9  # no stamp is as great
 _BLOCK_S = 1.0  # arrival is compared with the board's time once in this span: long against a burst
@@ -87,7 +86,7 @@ def _label(line: bytes) -> str:
 
 def _table(recording: Recording, values: Columns, at: Ints, marks: tuple[tuple[int, str], ...]) -> pd.DataFrame:
     arrival = values["time"]
-    unix = bool(arrival[0] > _UNIX_S)
+    unix = bool(arrival[0] > _check.UNIX_S)
     step_us = _steps(values["device_timestamp"])
     host_us = None if step_us is None else _host_us(recording, values, step_us, at, unix=unix)
     if step_us is None:
