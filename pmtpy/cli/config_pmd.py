@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from pmtpy.backends.pmd.codec import AVERAGED, PAIRS, STREAMING, Config
+from pmtpy.backends.pmd.codec import AVERAGED, PAIRS, STREAMING, Config, Layout
 from pmtpy.backends.pmd.device import Meter, open_meter
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Page, Table
@@ -39,8 +39,10 @@ def run(args: argparse.Namespace, device: str | None) -> int:
     else:
         meter = open_meter(device, clock=HOST_CLOCK)
     try:
-        if meter.kind != STREAMING:
-            msg = f"{meter.name} is no PMD-USB, and what it has stored is not changed or shown"
+        if isinstance(meter.kind, Layout):
+            msg = (
+                f"{meter.name} is a {meter.kind.model}: only a PMD-USB has a configuration that can be shown or changed"
+            )
             raise TargetError(msg)
         before = meter.read_config()
         config = _changed(before, args)

@@ -160,7 +160,9 @@ def _rotation_of(text: str) -> int | float:
             seconds = duration_of(text)
             if 1.0 <= seconds <= _DAY_S:
                 return float(round(seconds))
-    msg = f"{text!r} is no place to begin a new file: write a size such as 64MB, or a time from 1s to 1d, such as 10min"
+    msg = (
+        f"{text!r} does not say when to begin a new file: write a size such as 64MB, or a time (1s to 1d) such as 10min"
+    )
     raise TargetError(msg)
 
 

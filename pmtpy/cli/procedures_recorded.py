@@ -64,7 +64,7 @@ def parts(target: str, args: argparse.Namespace) -> Answer:
     domains = {c["name"]: c.get("domain") or "" for c in (table.attrs["metadata"] or {}).get("channels", ())}
     wholes = {w: p for w, p in parts_of(domains).items() if w != TOTAL}
     if not wholes:
-        msg = f"{target} says of no two channels that they are parts of a third (its PATH.json would)"
+        msg = f"{target} does not say which channels are parts of which; the metadata beside a dump (PATH.json) would"
         raise TargetError(msg)
     names = {name for whole, parts in wholes.items() for name in (whole, *parts)}
     curves = {name: energy_curve(table, f"{name}_W", "elapsed") for name in names}

@@ -23,7 +23,7 @@ _OR = " or where it begins again, and what it counted there is not known"
 def registers(args: argparse.Namespace) -> Answer:
     """All registers of power and energy, beside each other."""
     if len(set(args.targets)) < len(args.targets):
-        msg = f"{' '.join(args.targets)}: one of them stands there twice; all its registers are in the answer anyhow"
+        msg = f"{' '.join(args.targets)}: one of them is named twice; once is enough for all its registers"
         raise TargetError(msg)
     recorded = any(Path(target).exists() for target in args.targets)
     found = _of_recordings(args) if recorded else _of_sensors(args)

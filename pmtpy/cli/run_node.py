@@ -113,8 +113,8 @@ def _settled(named: NodeFile, machine: Machine, launch: Launch, status: int) -> 
         named.path.unlink(missing_ok=True)
         return
     why = (
-        "nobody reads it: its first process told nothing (it was killed, or did not start), or "
-        f"{NODE} names a node that the launcher does not know, and counts to another"
+        "no process has measured it: the first on this node left no result (it was killed, or did not start), or "
+        f"{NODE} gives this node a name that the launcher does not know"
     )
     say(f"pmtpy run: warning: {machine.host}: {why}")
     named.finish(unknown_node(machine, launch, why, span_s=(own.begun_s, _unix_s())), status)

@@ -218,8 +218,7 @@ class Sensor:
         ----------
         path : str, path or stream
             Where to; a stream stays open. The format follows the suffix (``.csv``, ``.parquet``, ``.jls``, ``.pmt``,
-            ``.ps3``)
-            unless ``format`` names one: ``csv``, ``parquet``, ``jls``, ``pmt``, ``powersensor3``.
+            ``.ps3``) unless ``format`` names one: ``csv``, ``parquet``, ``jls``, ``pmt``, ``powersensor3``.
         interval : float (seconds) or str ("10ms", "100Hz"), optional
             Rows closer than this are combined into their mean; a polled sensor is polled at this interval.
         overwrite : bool

@@ -64,8 +64,8 @@ def test_each_node_writes_its_result_and_the_command_runs_where_there_is_no_sens
     assert pmtpy(*into, "-s", "rapl:virtual", "--", "echo", "second", env=second).stdout == "second\n"
     assert len(list((tmp_path / "out").iterdir())) == 1
     alone = pmtpy("run", "--into", "alone", "-s", "rapl:virtual", "--", "true", env={**second, "PMT_NODE": "n1"})
-    assert "n1: nobody reads it" in alone.stderr
-    assert "nobody reads it" in gathered(tmp_path / "alone").missing["n1"]
+    assert "n1: no process has measured it" in alone.stderr
+    assert "no process has measured it" in gathered(tmp_path / "alone").missing["n1"]
     other = {**one, "SLURM_NODEID": "1", "PMT_NODE": "n1", "PMT_SYSFS_ROOT": "/proc/nonexistent"}
     done = pmtpy(*into, "-s", "rapl", "--", "sh", "-c", "echo hello; exit 3", env=other)
     assert (done.returncode, done.stdout) == (3, "hello\n"), done.stderr

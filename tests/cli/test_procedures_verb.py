@@ -303,7 +303,7 @@ def test_registers_need_powers_one_clock_and_each_target_once(pmtpy: Pmtpy, tmp_
     recording, _ = _registers(tmp_path / "run.csv")
     other, _ = _registers(tmp_path / "other.csv")
     for words, why in (
-        (["nvml:virtual", "nvml:virtual"], "one of them stands there twice"),
+        (["nvml:virtual", "nvml:virtual"], "one of them is named twice"),
         ([recording, other], "were stamped by different clocks, which have no phase to each other"),
         ([recording, "nvml:virtual"], "nvml:virtual is a sensor, this procedure needs a recording"),
         (["nvml:virtual", "--load", tmp_path / "load.csv"], "--load goes with recordings; for nvml:virtual a load is"),
