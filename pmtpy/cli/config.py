@@ -156,11 +156,11 @@ def _changed(board: Board, args: argparse.Namespace) -> Records:
 
 def _imported(path: str) -> Records:
     try:
-        return config.from_json(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"cannot read {path}: {error}"
-        raise FileFormatError(msg) from error
-    except FileFormatError as error:
+        return config.from_json(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise TargetError(msg) from error
+    except (UnicodeDecodeError, FileFormatError) as error:
         msg = f"{path}: {error}"
         raise FileFormatError(msg) from error
 

@@ -27,6 +27,7 @@ from tests.cli.conftest import Pmtpy
         ("dump rapl:virtual -f nowhere/run.csv", "cannot write nowhere/run.csv: there is no folder nowhere"),
         ("calibrate energy run.csv --profile gpu.json", "profile gpu.json cannot be read: No such file or directory\n"),
         ("calibrate transfer --train a.csv --measured b.csv --clocks 1485 -o c.csv", "cannot read a.csv: No such file"),
+        ("config powersensor3:virtual --import a.json", "cannot read a.json: No such file or directory\n"),
         ("view .", ". is a folder; give the recordings in it"),
         ("read rapl:virtual --fro 1s", "--fro 1s: not understood. Did you mean --for?"),
         ("dump rapl:virtual --format cvs", "Did you mean csv?"),

@@ -487,6 +487,13 @@ def test_a_trace_that_cannot_be_merged_with_stays_as_it_is(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.parquet", "theirs.json"]
 
 
+def test_a_trace_that_is_not_there_is_a_mistake_and_no_damage(tmp_path: Path) -> None:
+    source = recording(tmp_path / "a.parquet")
+    with pytest.raises(TargetError, match=r"cannot read .*theirs\.json: No such file or directory"):
+        convert(source, tmp_path / "b.json", options=Options(into=tmp_path / "theirs.json"))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]
+
+
 def test_two_recordings_in_one_trace_are_two_processes(tmp_path: Path) -> None:
     (tmp_path / "theirs.json").write_text(json.dumps(PYTORCH | {"baseTimeNanoseconds": str(UNIX - 5 * S)}))
     source, into = recording(tmp_path / "a.parquet"), tmp_path / "theirs.json"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pmtpy.core.rows import Frame
-from pmtpy.errors import FileFormatError, SinkError
+from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.write._trace import Slice, Story, about, counters, lanes, title, worked
 from pmtpy.io.write.base import Ending, Header, Options
 from pmtpy.io.write.file import Output
@@ -166,17 +166,19 @@ class ChromeSink:
 def _read_trace(path: Path) -> dict[str, Any]:
     """Read a trace in Chrome's JSON, which may be packed by gzip.
 
+    Raises TargetError: it cannot be read.
     Raises FileFormatError: it is none, or not whole.
     """
     try:
         content = path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise TargetError(msg) from error
+    try:
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
         found: Any = json.loads(content)
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise FileFormatError(msg) from error
-    except (ValueError, EOFError, zlib.error, RecursionError) as error:
+    except (OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
         msg = f"{path} is no trace in Chrome's JSON, or not whole: {error}; nothing was merged, and it is as it was"
         raise FileFormatError(msg) from error
     if isinstance(found, list):
