@@ -39,11 +39,11 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
         "compare": "compare sensors that measure the same power",
         "plot": "draw power over time from recordings",
         "convert": "write a recording in another format",
-        "config": "show and set what a PowerSensor3 board has stored",
+        "config": "show and set what a PowerSensor3 board or a PMD-USB has stored",
         "characterise": "find out how a sensor behaves, from a recording or live",
         "certify": "judge a sensor by stated rules, under a load that is made for it",
         "calibrate": "write calibration profiles; predict energy at other clocks",
-        "sim": "put a virtual PowerSensor3 board behind a pseudo-terminal",
+        "sim": "put a virtual board (PowerSensor3, PMD, PowerSensor2) behind a pseudo-terminal",
         "completion": "print the script that completes pmtpy's words in a shell",
     }
 )

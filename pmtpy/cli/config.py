@@ -1,4 +1,4 @@
-"""``pmtpy config``: show, change, calibrate, save and restore the configuration that a PowerSensor3 board keeps."""
+"""``pmtpy config``: show, change, calibrate, save and restore what a board has stored; of a PMD-USB: ``config_pmd``."""
 
 from __future__ import annotations
 

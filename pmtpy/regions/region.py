@@ -87,7 +87,7 @@ class Region(Mapping[str, Measurement]):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The sensors that watch this region."""
+        """What the sensors that watch it are called."""
         return tuple(self._sensors)
 
     # -- entering and leaving --------------------------------------------------------------------------------------
