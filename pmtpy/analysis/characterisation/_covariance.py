@@ -29,8 +29,8 @@ _MIN_EIGENVALUE = 1e-12  # of 1: a smaller eigenvalue is rounding
 # Steady readings at six loads from idle to full lie on a line with an R2 of 0.9999 [Y24]: off it by a hundredth of the
 # standard deviation of the levels, which is 0.34 of their range. So much is expected of a board beforehand, and worth
 # this many levels that were seen: a single step hides it, gain and intercept meet its two.
-_OFF_LINE, _EXPECTED = 0.01 * 0.34, 2.0
-_MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
+OFF_LINE, _EXPECTED = 0.01 * 0.34, 2.0
+MEMORIES_S = (0.3, 1.0, 3.0, 10.0)  # from a boost to a warm-up; which of them it is, few seconds cannot tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Noise:
         step = float(np.min(np.diff(distinct))) if len(distinct) > 1 else 0.0
         own = max(float(np.mean(kept**2)) / 2.0, step**2 / 12.0, 1e-12 * swing**2, 1e-300)
         weights = huber_weights(residuals, STRAY)
-        hidden = (_OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
+        hidden = (OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
         return Noise(
             own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _MIN_EIGENVALUE * own)
         )
@@ -90,7 +90,7 @@ class Noise:
         from scipy.linalg import cho_solve_banded, cholesky_banded
 
         gaps = np.diff(t_s)
-        for memory in _MEMORIES_S:
+        for memory in MEMORIES_S:
             band, new = _chain(gaps, memory)
             band /= self.slow
             band[1] += 1.0 / self.own

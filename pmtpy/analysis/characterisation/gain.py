@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.analysis.characterisation._covariance import MEMORIES_S, OFF_LINE
 from pmtpy.analysis.characterisation._forward import METER_GRAIN, point_of, problem_of
 from pmtpy.analysis.characterisation.kernel import KernelFit
 from pmtpy.analysis.signal.estimate import (
     SAME_SHARE,
     STANDS_OUT,
+    STRAY,
     Z95,
     Estimate,
     huber_weights,
@@ -31,7 +33,8 @@ from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_SLOW_COSINES = 6  # cosines over a recording: they show states that last up to a sixth of it
+_FASTEST_HZ = 0.5  # of what lasts: the fastest memory; what moves faster averages out in a region
+_VARIANCES = np.geomspace(1e-4, 30.0, 16)  # of what lasts, in those of the residuals
 _MEANS = 4  # short means in a long one
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 
@@ -105,7 +108,7 @@ def line_of(points: Points) -> Transfer:
         raise DeclinedError(msg)
     residuals = np.asarray(y - gain.value * x - intercept.value, np.float64)
     w = huber_weights(residuals)
-    slow, _ = _slow(np.asarray((w * residuals)[:, None], np.float64))
+    lasting_u, state_w, state_s = _lasting(points.t_s, x, residuals)
     rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
     gain = gain.widened(Z95 * bend / deviation)
     intercept = intercept.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation))
@@ -116,8 +119,9 @@ def line_of(points: Points) -> Transfer:
         gain,
         intercept,
         turns_at,
-        math.hypot(math.sqrt(float(slow[0, 0])) / float(np.sum(w)), rounding, bend, points.doubt_w),
-        *_state(points.t_s, residuals),
+        math.hypot(lasting_u, rounding, bend, points.doubt_w),
+        state_w,
+        state_s,
         _explained(y, residuals, w),
         "; ".join(filter(None, (_units(gain.value), _note(bend)))),
     )
@@ -127,32 +131,60 @@ def _explained(y: Floats, residuals: Floats, w: Floats) -> float:
     return 1.0 - float(np.sum(w * residuals**2) / np.sum(w * (y - np.average(y, weights=w)) ** 2))
 
 
-def _slow(scores: Floats, many: int = 0) -> tuple[Floats, float]:
-    """Return the covariance of the sum of scores in order of time, from their slow parts, and its degrees of freedom.
+def _slow(scores: Floats) -> Floats:
+    """Return the covariance of the sum of scores in order of time, from their slow parts.
 
     A board is off its line by a watt for seconds, by what it is doing: how far shows in the slowest cosines of the
     scores and not from one update to the next. Their number is that of Lazarus, Lewis, Stock and Watson, HAR Inference,
     J. Business and Economic Statistics 36 (2018).
     """
     n = len(scores)
-    many = many or max(round(0.4 * n ** (2.0 / 3.0)), 4)
+    many = max(round(0.4 * n ** (2.0 / 3.0)), 4)
     turns = np.pi * np.arange(1, many + 1)[:, None] * (np.arange(n) + 0.5) / n
     parts = math.sqrt(2.0) * np.cos(turns) @ scores
-    return np.asarray(parts.T @ parts / many, np.float64), float(many)
+    return np.asarray(parts.T @ parts / many, np.float64)
 
 
-def _state(t_s: Floats, residuals: Floats) -> tuple[float, float]:
-    """How far readings are off the line for a while: watts, one standard deviation; and for how long, seconds.
+def _lasting(t_s: Floats, power: Floats, residuals: Floats) -> tuple[float, float, float]:
+    """What readings are off a line for a while, by its residuals: watts of a reading.
 
-    What errs in readings is what differs from one to the next and what does not. The mean of a long stretch has the
-    latter by ``state * sqrt(lasts / stretch)``, and the slow parts of the residuals show how much that is.
+    A line takes what lasts as long as the recording for its own, so that the residuals show less of it than there is.
+    So each memory (Ornstein and Uhlenbeck) and each variance is weighed by how likely the slow cosines of the residuals
+    are by it, whatever the gradient (Whittle's likelihood, restricted), and beforehand: a standard deviation may be
+    none, and is hardly a multiple of what is published of boards (half of a Cauchy distribution [G06]).
+
+    [G06] Gelman, Prior distributions for variance parameters in hierarchical models, Bayesian Analysis 1 (2006).
+
+    Returns
+    -------
+    level_u : float
+        Standard uncertainty of the line's level at the mean power of the recording.
+    state_w, state_s : float
+        One standard deviation, and for how long it is: so that the mean of ``seconds`` has
+        ``state_w * sqrt(min(1, state_s / seconds))``.
     """
-    own = float(np.mean(np.diff(residuals) ** 2)) / 2.0
-    state = max(float(np.mean(residuals**2)) - own, 0.0)
-    slow, _ = _slow(np.asarray(residuals[:, None], np.float64), _SLOW_COSINES)
-    lasted = float(t_s[-1] - t_s[0])
-    shown = max(float(slow[0, 0]) / len(residuals) - own, 0.0) * lasted / len(residuals)
-    return math.sqrt(state), min(shown / state, lasted) if state > 0.0 else 0.0
+    from scipy.fft import dct
+
+    n, lasted = len(t_s), float(t_s[-1] - t_s[0])
+    jumps = np.diff(residuals)
+    own = max(float(np.mean((huber_weights(jumps, STRAY) * jumps) ** 2)) / 2.0, 1e-300)
+    expected = max((OFF_LINE * float(np.ptp(power))) ** 2, 1e-300)
+    many = int(np.clip(2.0 * _FASTEST_HZ * lasted, 6, n - 1))
+    left, load = (dct(x, norm="ortho")[1 : many + 1] for x in (residuals, power))
+    memories, turns = np.array(MEMORIES_S), np.pi * np.arange(1, many + 1) / n
+    kept = np.exp(-lasted / (n - 1) / memories)[:, None]
+    shape = (1.0 - kept**2) / (1.0 + kept**2 - 2.0 * kept * np.cos(turns))
+    slow = _VARIANCES * max(float(np.mean(residuals**2)), expected)
+    density = own + slow[None, :, None] * shape[:, None, :]
+    loads = np.sum(load**2 / density, axis=2) + 1e-300
+    misfit = np.sum(left**2 / density, axis=2) - np.sum(left * load / density, axis=2) ** 2 / loads
+    likely = -0.5 * (np.sum(np.log(density), axis=2) + misfit + np.log(loads))
+    share = np.exp(likely - np.max(likely)) * np.sqrt(slow) / (1.0 + slow / expected)
+    share *= slow / np.sum(share)  # of the variance, by memory and size
+    variance, spans = float(np.sum(share)), lasted / memories
+    # of the mean over the recording, and summed over all time
+    mean = float(np.sum(share * (2.0 / spans * (1.0 + np.expm1(-spans) / spans))[:, None]))
+    return math.sqrt(own / n + mean), math.sqrt(variance), 2.0 * float(np.sum(share * memories[:, None])) / variance
 
 
 def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
@@ -166,7 +198,7 @@ def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
     inverse = np.linalg.pinv((design * w[:, None]).T @ design)
     bend = inverse @ (design.T @ (w * residuals))
     left = residuals - design @ bend
-    slow, _ = _slow(np.asarray(design * (w * left)[:, None], np.float64))
+    slow = _slow(np.asarray(design * (w * left)[:, None], np.float64))
     even = float(np.average(residuals**2, weights=w)) * float(inverse[2, 2])
     error = math.sqrt(max(even, float((inverse @ slow @ inverse)[2, 2]), 1e-300))
     return float(bend[2]) if abs(bend[2]) >= max(STANDS_OUT * error, SAME_SHARE * float(np.ptp(x))) else 0.0

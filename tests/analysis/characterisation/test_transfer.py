@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.gain import Points, line_of, points_of
@@ -146,6 +147,30 @@ def test_a_board_that_is_off_its_line_for_a_while_says_how_far_and_for_how_long(
     assert off.state_w == pytest.approx(2.0, rel=0.1)
     assert 2.0 < off.state_s < 10.0  # six cosines: within a factor of two
     assert off.level_u > 3.0 * plain.level_u
+
+
+@pytest.mark.parametrize("memory_s", [0.5, 2.0, 6.0])
+@pytest.mark.parametrize("noise_w", [0.1, 0.6])
+def test_what_lasts_for_a_third_of_a_recording_is_in_the_level_and_in_the_state(
+    memory_s: float, noise_w: float
+) -> None:
+    off_w, n, t = 0.5, 400, 0.05 * np.arange(400.0)
+    kept = np.exp(-0.05 / memory_s)
+    held, stated = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        off = lfilter([1.0], [1.0, -kept], rng.normal(0.0, off_w * np.sqrt(1.0 - kept**2), n + 2000))[2000:]
+        x = np.asarray(np.where(np.cumsum(rng.random(n) < 0.3) % 2, 200.0, 50.0) + rng.normal(0.0, 3.0, n))
+        y = np.asarray(0.9 * x + off + rng.normal(0.0, noise_w, n))
+        slope, intercept = np.polyfit(x, y, 1)
+        found = line_of(Points(t, x, y, line(float(slope), float(intercept))))
+        level = found.gain.value * np.mean(x) + found.intercept_w.value
+        held.append(abs(level - 0.9 * np.mean(x)) <= Z95 * found.level_u)
+        stated.append(found.state_w * np.sqrt(min(1.0, found.state_s / 8.0)))
+    assert np.mean(held) >= 0.85
+    spans = 8.0 / memory_s  # the variance of the mean of 8 s, in closed form
+    true = off_w * np.sqrt(2.0 / spans * (1.0 - (1.0 - np.exp(-spans)) / spans))
+    assert 0.7 * true <= np.median(stated) <= 2.5 * true
 
 
 def test_a_region_of_many_states_has_their_mean() -> None:
