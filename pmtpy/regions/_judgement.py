@@ -253,9 +253,37 @@ def _witnessed(found: list[Found], kept: Kept, rows: Frame) -> list[Found]:
     for i, powers in layout.witnesses:
         whole = _held_against(found[i], [found[p] for p in powers], seconds)
         held = whole if whole is not found[i] else _held_against_where_they_part(found, i, powers, kept, rows)
+        for p, power in zip(powers, _outvoted(found[i], [found[p] for p in powers]), strict=True):
+            found[p] = power
         found[i] = held if held is not found[i] else _held_against_each_power(found, i, powers, kept, rows)
     for i, parts in layout.inside:
         found[i] = _held_against_part(found[i], max([found[p] for p in parts], key=lambda f: f.joules), seconds)
+    return found
+
+
+def _outvoted(counter: Found, powers: Sequence[Found]) -> list[Found]:
+    """Widen each power that the counter and another power of the part contradict, where those two agree."""
+
+    def apart_sd(a: Found, b: Found) -> float:
+        allowed = math.hypot(a.budget.uncertainty_joules, b.budget.uncertainty_joules)
+        return abs(a.joules - b.joules) / allowed if allowed else math.inf
+
+    counter = counter._replace(budget=_known(counter.budget))
+    agreeing = [p for p in powers if apart_sd(counter, p) <= _AGREEMENT_SD]
+    found = []
+    for power in powers:
+        against = [p for p in agreeing if min(apart_sd(power, counter), apart_sd(power, p)) > _CONTRADICTION_SD]
+        if against:
+            others = f"{counter.channel.name} and {against[0].channel.name}"
+            warning = (
+                f"{power.channel.name}: it says {power.joules:.4g} J, {others} {counter.joules:.4g} and "
+                f"{against[0].joules:.4g} J: it is wrong here (a register that stood still, a power that missed the "
+                "load), and its uncertainty spans all"
+            )
+            span = ("contradiction", abs(power.joules - counter.joules))
+            budget = UncertaintyBudget.of([span, *power.budget.components], (*power.budget.warnings, warning))
+            power = power._replace(budget=budget)  # noqa: PLW2901
+        found.append(power)
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,15 +47,25 @@ class Card(PolledSource):
         pass
 
 
-def measured(
+class Stuck(Card):
+    """Its first power shows 300 W, whatever is used."""
+
+    def poll(self) -> Sequence[float]:
+        joules, _, *others = super().poll()
+        return [joules, 300e3, *others]
+
+
+def measured_all(
     load: str,
     leap_j: float,
     seconds: float = 8.0,
     leap_s: float = 5.0,
     windows_s: Sequence[float] = (_REFRESH_NS / 1e9,),
-) -> Measurement:
+    *,
+    kind: type[Card] = Card,
+) -> Mapping[str, Measurement]:
     clock = ManualClock()
-    sensor = Sensor(Card(make_world(load, clock=clock), leap_j, leap_s, windows_s), "card", clock, interval_s=1e6)
+    sensor = Sensor(kind(make_world(load, clock=clock), leap_j, leap_s, windows_s), "card", clock, interval_s=1e6)
     made = acquisition_of(sensor)
 
     def run(for_s: float) -> None:
@@ -67,7 +78,11 @@ def measured(
         with pmt.region("work", sensor) as r:
             run(seconds)
         run(0.5)
-        return r["card"].channels["energy"]
+        return r["card"].channels
+
+
+def measured(load: str, leap_j: float, *given: Any, **named: Any) -> Measurement:
+    return measured_all(load, leap_j, *given, **named)["energy"]
 
 
 @pytest.mark.parametrize("load", ["constant:100", "square:low=60,high=140,hz=0.7", "square:low=60,high=140,hz=11"])
@@ -117,8 +132,20 @@ def test_loads_of_all_kinds_part_nothing() -> None:
     rng = np.random.default_rng(7)
     loads = [f"random:low=30,high=350,hz={np.exp(rng.uniform(0, 4)):.3f},seconds=40,seed={seed}" for seed in range(12)]
     for load in [*loads, "square:low=40,high=700,hz=1,duty=0.03", "square:low=40,high=700,hz=0.3"]:
-        told = measured(load, 0.0, seconds=12.0, windows_s=(0.1, 1.0)).warnings
-        assert not any("further apart" in w or "no reading" in w for w in told)
+        found = measured_all(load, 0.0, seconds=12.0, windows_s=(0.1, 1.0))
+        told = [w for m in found.values() for w in m.warnings]
+        assert not any("further apart" in w or "no reading" in w or "it is wrong here" in w for w in told)
+
+
+def test_a_power_against_which_the_counter_and_another_power_stand_is_uncertain_by_that() -> None:
+    found = measured_all("square:low=60,high=140,hz=0.7", 0.0, windows_s=(0.1, 1.0), kind=Stuck)
+    assert found["energy"].joules == pytest.approx(800.0, rel=0.02)
+    assert found["energy"].uncertainty_joules < 60.0  # two of three agree
+    assert found["power"].joules == pytest.approx(2400.0, rel=0.01)
+    assert found["power"].uncertainty_joules > 1500.0
+    (told,) = [w for w in found["power"].warnings if "it is wrong here" in w]
+    assert told.startswith("power: it says 2400 J, energy and power1 ")
+    assert not any("it is wrong here" in w for n in ("energy", "power1") for w in found[n].warnings)
 
 
 def test_the_widest_stretch_spans_no_hole_and_nothing_uncovered() -> None:
