@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from pmtpy.core.clock import HOST_CLOCK, Wake
 from pmtpy.sensor._lock import PatientLock
 from pmtpy.sensor.poller import Poller
+from tests.support.worlds import counter_sensor
 
 # Where a handler may come: at the beginning of a function of Python's, and when a call of one of C's returns.
 _PLACES = ("call", "c_return")
@@ -135,3 +138,27 @@ def test_an_event_can_be_set_after_an_interruption_of_its_setting() -> None:
         wake.clear()
         assert not wake.wait(0.0)
         place += 1
+
+
+def test_a_dump_that_is_broken_off_as_it_begins_leaves_its_file_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, _, sensor = counter_sensor()
+    start, begun = threading.Thread.start, list[threading.Thread]()
+
+    def broken_off(thread: threading.Thread) -> None:
+        start(thread)
+        begun.append(thread)
+        raise KeyboardInterrupt
+
+    with sensor:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", broken_off)
+            with pytest.raises(KeyboardInterrupt):
+                sensor.start_dump(tmp_path / "a.csv")
+        for thread in begun:
+            thread.join(10.0)
+        with sensor.dump(tmp_path / "a.csv", overwrite=True):
+            clock.advance(0.1)
+            sensor.read()
+    assert json.loads((tmp_path / "a.csv.json").read_text())["complete"]

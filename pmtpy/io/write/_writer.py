@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from pmtpy.core.clock import Anchor, Wake
+from pmtpy.core.clock import HOST_CLOCK, Anchor, Wake
 from pmtpy.core.presentation import duration, not_covered
 from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
@@ -94,7 +94,11 @@ class Writer:
         self._finished = Wake()  # joining would not do: on Python 3.10 Ctrl-C in join() spoils the thread
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C as it began: nobody has this writer, to end it
+            self.end(HOST_CLOCK.anchor(), "it was broken off before it began")
+            raise
 
     def put(self, frame: Frame) -> None:
         """Queue the rows of ``frame``, or drop and count them; never blocks. After :meth:`end` nothing is taken."""
