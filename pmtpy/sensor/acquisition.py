@@ -266,8 +266,11 @@ class Acquisition:
         """Take back a beginning."""
         self.demand.leave()
         stretch.peak.end_ns = stretch.start.t_ns
-        if self.intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):  # else it is forgotten with whoever holds it
+        if not self.intake.lock.acquire(timeout=CLOSE_TIMEOUT_S):
+            return  # it is forgotten with whoever holds it
+        try:
             self._history.forget(stretch.start)
+        finally:
             self.intake.lock.release()
 
     def _now(self, asked_ns: int) -> Bookmark:

@@ -15,6 +15,7 @@ import pytest
 from pmtpy.core.clock import HOST_CLOCK, Wake
 from pmtpy.sensor._lock import PatientLock
 from pmtpy.sensor.poller import Poller
+from pmtpy.sensor.sensor import acquisition_of
 from tests.support.worlds import counter_sensor
 
 # Where a handler may come: at the beginning of a function of Python's, and when a call of one of C's returns.
@@ -97,6 +98,21 @@ def test_a_lock_of_a_sensor_is_kept_by_no_interruption(use: Callable[[PatientLoc
             break
         places += 1
     assert places > 3
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="handlers come between any two instructions")
+@pytest.mark.usefixtures("nobody_else_reads")
+def test_a_beginning_that_is_taken_back_keeps_no_lock() -> None:
+    place, reached = 1, True
+    while reached:
+        clock, _, sensor = counter_sensor()
+        with sensor:
+            made = acquisition_of(sensor)
+            stretch = made.begin()
+            clock.advance(0.1)
+            reached = broken_off_at(place, lambda made=made, stretch=stretch: made.abandon(stretch))  # type: ignore[misc]
+            assert free_for_others(made.intake.lock), f"kept from place {place} on"
+        place += 1
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="handlers come between any two instructions")
