@@ -115,11 +115,15 @@ def line_of(points: Points) -> Transfer:
     # The line turns about the mean power, unless it hardly moves where there is none: kernels in question then show
     # other means of a load, and agree at its rest.
     turns_at = min(float(np.average(x, weights=w)), intercept.sd / max(gain.sd, 1e-300))
+    level_u = math.hypot(lasting_u, rounding, bend, points.doubt_w)
+    # The offset is known no better than the level that it is reckoned from.
+    from_level = Z95 * math.hypot(level_u, gain.sd * turns_at)
+    intercept = intercept.widened(math.sqrt(max(from_level**2 - intercept.half_width**2, 0.0)))
     return Transfer(
         gain,
         intercept,
         turns_at,
-        math.hypot(lasting_u, rounding, bend, points.doubt_w),
+        level_u,
         state_w,
         state_s,
         _explained(y, residuals, w),
@@ -215,9 +219,14 @@ def _note(bend: float) -> str:
 
 
 def _units(gain: float) -> str:
-    """Say so if a gain is that of one sensor in milliwatts beside another in watts, or of other such units."""
+    """Say so if a gain is that of one sensor in milliwatts beside another in watts, or none that a sensor has."""
     thousands = round(math.log10(gain) / 3.0) if gain > 0.0 else 0
-    if not thousands or not _SAME_UNIT <= gain / 1e3**thousands <= 1.0 / _SAME_UNIT:
+    if not _SAME_UNIT <= gain / 1e3**thousands <= 1.0 / _SAME_UNIT:
+        return (
+            f"it shows {gain:.2g} times what the reference shows, as no sensor does of a power that both see: one "
+            "of them sees another part of the machine, or the load keeps step with the updates"
+        )
+    if not thousands:
         return ""
     times = f"{1e3**thousands:,.0f} times" if thousands > 0 else f"1/{1e3**-thousands:,.0f} of"
     return f"it shows about {times} what the reference shows: one of them is not in watts but, say, in milliwatts"

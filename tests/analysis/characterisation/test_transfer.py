@@ -32,6 +32,17 @@ def test_a_curved_sensor_is_noted_and_a_straight_one_is_not() -> None:
     assert "bend" in line_of(Points(x, x, curved, line(0.9, float(np.mean(curved - 0.9 * x))))).note
 
 
+@pytest.mark.parametrize(
+    ("gain", "said"), [(0.4, "0.4 times"), (2.5, "2.5 times"), (1e-3, "milliwatts"), (0.6, ""), (1.6, "")]
+)
+def test_a_gain_that_no_sensor_has_is_noted(gain: float, said: str) -> None:
+    x = np.linspace(50.0, 250.0, 200)
+    y = gain * (x + np.random.default_rng(1).normal(0.0, 0.3, 200))
+    found = line_of(Points(x, x, y, (Estimate.normal(gain, 1e-3 * gain), Estimate.normal(0.0, 0.01))))
+    assert said in found.note
+    assert bool(found.note) == bool(said)
+
+
 def test_constant_power_and_few_updates_are_declined() -> None:
     rng = np.random.default_rng(1)
     unsure = Estimate.normal(0.2, 0.1), Estimate.normal(75.0, 10.0)
@@ -156,7 +167,7 @@ def test_what_lasts_for_a_third_of_a_recording_is_in_the_level_and_in_the_state(
 ) -> None:
     off_w, n, t = 0.5, 400, 0.05 * np.arange(400.0)
     kept = np.exp(-0.05 / memory_s)
-    held, stated = [], []
+    held, offsets, stated = [], [], []
     for seed in range(40):
         rng = np.random.default_rng(seed)
         off = lfilter([1.0], [1.0, -kept], rng.normal(0.0, off_w * np.sqrt(1.0 - kept**2), n + 2000))[2000:]
@@ -166,8 +177,10 @@ def test_what_lasts_for_a_third_of_a_recording_is_in_the_level_and_in_the_state(
         found = line_of(Points(t, x, y, line(float(slope), float(intercept))))
         level = found.gain.value * np.mean(x) + found.intercept_w.value
         held.append(abs(level - 0.9 * np.mean(x)) <= Z95 * found.level_u)
+        offsets.append(found.intercept_w.contains(0.0))
         stated.append(found.state_w * np.sqrt(min(1.0, found.state_s / 8.0)))
     assert np.mean(held) >= 0.85
+    assert np.mean(offsets) >= 0.85
     spans = 8.0 / memory_s  # the variance of the mean of 8 s, in closed form
     true = off_w * np.sqrt(2.0 / spans * (1.0 - (1.0 - np.exp(-spans)) / spans))
     assert 0.7 * true <= np.median(stated) <= 2.5 * true
