@@ -83,6 +83,10 @@ class MergedSource(Source):
         """Return what holds a rail back, and for how long it has held back the worst of them."""
         return limits_of(self._sources)
 
+    def settings(self) -> Mapping[str, str]:
+        """Return what is set on each rail, under its name."""
+        return settings_of(self._names, self._sources)
+
     def close(self) -> None:
         """Close all rails."""
         for source in self._sources:
@@ -108,6 +112,12 @@ def limits_of(sources: Sequence[Source]) -> dict[str, float]:
     for cause, seconds in (item for source in sources for item in source.limits().items()):
         found[cause] = max(seconds, found.get(cause, 0.0))
     return found
+
+
+def settings_of(rails: Sequence[str], sources: Sequence[Source]) -> dict[str, str]:
+    """Return what is set on each of several sources: rails of one kind have settings of one name and several values."""
+    both = zip(rails, sources, strict=True)
+    return {f"{rail}: {name}": value for rail, source in both for name, value in source.settings().items()}
 
 
 def _curves(rows: Frame | Point) -> tuple[Ints, Floats, Floats]:

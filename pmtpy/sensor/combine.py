@@ -18,7 +18,7 @@ from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
 from pmtpy.core.rows import Block, Row
 from pmtpy.core.source import PolledSource, Remarks, Source, Timestamps, Traits, columns
 from pmtpy.errors import ReadError, SourceLostError, TargetError
-from pmtpy.sensor._merged import MergedSource, limits_of, mean_channel, remarks_of
+from pmtpy.sensor._merged import MergedSource, limits_of, mean_channel, remarks_of, settings_of
 from pmtpy.sensor.registry import canonical, opener, split_target
 from pmtpy.sensor.sensor import Sensor
 
@@ -194,6 +194,10 @@ class _Combined(PolledSource):
     def limits(self) -> Mapping[str, float]:
         """Return what holds a rail back, and for how long it has held back the worst of them."""
         return limits_of(self._sources)
+
+    def settings(self) -> Mapping[str, str]:
+        """Return what is set on each rail, under its name."""
+        return settings_of(self._rails, self._sources)
 
     def close(self) -> None:
         """Close all rails."""

@@ -344,10 +344,11 @@ def _typed_errors(backend: str, target: str) -> Iterator[None]:
     except PmtError:
         raise
     except Exception as error:
-        why = f"{target} cannot be opened, for a reason that its backend did not foresee: {error!r}"
+        it = "it" if target == backend else target  # the error begins with the name of the backend
+        why = f"{it} cannot be opened, for a reason that its backend did not foresee: {error!r}"
         remedy = "please report this, with the output of: pmtpy doctor"
         if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
-            why, remedy = f"{target} cannot be opened: {error.strerror}", "ulimit -n 4096, or close some files"
+            why, remedy = f"{it} cannot be opened: {error.strerror}", "ulimit -n 4096, or close some files"
         raise BackendUnavailableError(backend, why, remedy) from error
 
 

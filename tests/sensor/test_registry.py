@@ -114,3 +114,17 @@ def test_too_few_descriptors_are_named_with_their_cure(monkeypatch: pytest.Monke
     with pytest.raises(pmt.BackendUnavailableError, match=r"cannot be opened: Too many open files") as caught:
         pmt.create("rapl:virtual")
     assert "ulimit -n" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("target", "names"), [("rapl", ["rapl"]), ("hwmon:ina226", ["hwmon", "hwmon:ina226"])])
+def test_an_error_that_no_backend_foresaw_names_the_target_once(
+    target: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def surprised(_device: str | None, **_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(registry, "opener", lambda *_: surprised)
+    with pytest.raises(pmt.BackendUnavailableError, match="cannot be opened, for a reason") as caught:
+        pmt.create(target)
+    told, _, _ = str(caught.value).partition(" cannot be opened")
+    assert [word for word in told.replace(": ", " ").split() if word != "it"] == names
