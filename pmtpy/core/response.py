@@ -16,6 +16,8 @@ from pmtpy.core._arrays import Floats
 from pmtpy.core.load_intervals import LoadIntervals
 
 TRIANGULAR = "triangular"  # the family of which ``window_s`` is the width of a triangle: two equal boxcars in a row
+# What kernels are called; "two-pole" is never more than a candidate, and "ambiguous" is one that was left open.
+FAMILIES = frozenset({"", "boxcar", "one-pole", "boxcar*one-pole", "two-pole", TRIANGULAR, "ambiguous"})
 FORGOTTEN = 37.0  # time constants after which a one-pole has forgotten a step to the last digit
 
 EARLY_S = 0.02  # a stamp this much earlier than its reading has been seen; a kernel cannot end later in the future
@@ -88,6 +90,9 @@ class Response:
         """Refuse what no sensor can be."""
         if not (self.period_s >= 0 and self.window_s >= 0 and self.tau_s >= 0 and self.gain > 0):
             msg = f"a response needs a positive gain, and a period and widths that are not negative: {self}"
+            raise ValueError(msg)
+        if self.family == TRIANGULAR and self.tau_s > 0.0:
+            msg = f"a {TRIANGULAR} kernel has no time constant (tau_s: {self.tau_s:g} s): its width is window_s"
             raise ValueError(msg)
 
     @classmethod

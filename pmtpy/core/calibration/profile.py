@@ -21,7 +21,7 @@ from pmtpy.core.calibration.curves import Affine, CalibrationCurve, Lookup, Poly
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.nearest import nearest
 from pmtpy.core.numbers import real
-from pmtpy.core.response import UNKNOWN, Number, Response
+from pmtpy.core.response import FAMILIES, UNKNOWN, Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
 
@@ -228,6 +228,10 @@ def _response(facts: dict[str, object]) -> Response:
     if "state" in facts and "state_s" not in facts:
         msg = "state needs state_s: for how many seconds it lasts"
         raise CalibrationError(msg)
+    family = _text(facts, "family") if "family" in facts else ""
+    if family not in FAMILIES:  # one of them alone is told by its name, and another would pass for a boxcar
+        msg = f"family {family!r} is none of {', '.join(sorted(FAMILIES - {''}))}{nearest(family, FAMILIES)}"
+        raise CalibrationError(msg)
     known = {f: _read_number(facts, f) for f in _FACTS if f in facts}
     for name, number in known.items():
         if number.value < 0 and name != "delay_s":
@@ -236,7 +240,7 @@ def _response(facts: dict[str, object]) -> Response:
         if name in _WIDTHS and max(abs(number.value), number.u) > _MAX_WIDTH_S:
             msg = f"{name} is {number.value:g} +- {number.u:g} s: no sensor follows the time of an hour"
             raise CalibrationError(msg)
-    return Response.stated(str(facts.get("family", "")), **known)
+    return Response.stated(family, **known)
 
 
 def _candidates(behaviour: dict[str, object]) -> tuple[tuple[float, Response], ...]:

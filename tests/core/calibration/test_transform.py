@@ -256,6 +256,10 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
         ({"behaviour": {"candidates": [{"share": 1.0, "taus": {"value": 0.1, "u": 0}}]}}, "'taus' is no key of cand"),
         ({"parameters": {"coefficients": [0, 1], "u": 0, "zero_u": 0}}, "'coefficients' is no key of affine"),
         ({"behaviour": {"state": {"value": 30, "u": 0}}}, "state needs state_s"),
+        ({"behaviour": {"family": "triangle"}}, "family 'triangle' is none of .*Did you mean triangular"),
+        ({"behaviour": {"candidates": [{"share": 1.0, "family": "Boxcar"}]}}, "'Boxcar' is none of .*mean boxcar"),
+        ({"behaviour": {"family": True}}, "family must be a text"),
+        ({"behaviour": {"family": "triangular", "tau_s": {"value": 0.1, "u": 0}}}, "triangular kernel has no time con"),
         (
             {"parameters": {"gain": {"value": 0.95, "u": 0.01}, "offset": {"value": 400, "u": 1}}},
             "makes all readings up to 350 negative, up to -52.6",
