@@ -46,6 +46,7 @@ class Meter:
         self.kind: str | Layout = codec.STREAMING
         self.baud = 0
         self.firmware = 0
+        self._late = False  # whether something of an answer may still come
 
     @property
     def name(self) -> str:
@@ -132,12 +133,21 @@ class Meter:
             raise ProtocolError(msg)
 
     def values(self, layout: Layout) -> list[float]:
-        """Ask a polled meter for its readings."""
+        """Ask a polled meter for its readings.
+
+        An answer bears neither a number nor a checksum, and a packet of USB is a third of one: the rest of an answer
+        that was not waited for passes for the beginning of the next. So a question is put to a line at rest, and after
+        one that failed an answer counts if nothing follows it.
+        """
+        late, self._late = self._late, True
+        self.line.rest(QUIET_S if late else 0.0)
         answer = self.line.ask(codec.READ_VALUES, layout.size, _ANSWER_S)
+        if late:
+            answer += self.line.rest(QUIET_S)
         if len(answer) != layout.size:
-            self.line.rest(QUIET_S)
             msg = f"{self.name}: {len(answer)} bytes came where an answer has {layout.size}"
             raise ReadError(msg)
+        self._late = False
         return layout.counts(answer)
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ import struct
 import termios
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from pmtpy.backends import pmd
+from pmtpy.backends._serial.transport import Piece
 from pmtpy.backends.machine import Machine
 from pmtpy.backends.pmd import codec
 from pmtpy.backends.pmd._source import PmdSource
@@ -222,6 +224,61 @@ def test_half_an_answer_is_a_lost_row_and_the_next_is_right(clock: ManualClock, 
     assert block.lost is not None
     assert block.lost[0] == 1
     assert block.raw[0][2] == pytest.approx(12_000, abs=1)  # a tenth of 120 W, in milliwatts
+
+
+class _Packets:
+    """A line on which answers come in packets of 64 bytes, of which some may be on their way for long."""
+
+    def __init__(self, board: RailBoard) -> None:
+        self._board = board
+        self._here, self.on_their_way = deque[bytes](), deque[bytes]()
+        self.stalled = 0  # how many of the next packets stay on their way
+
+    def write(self, data: bytes) -> None:
+        self._board.feed(data, 0)
+        answer = self._board.produce(0)
+        came = [answer[i : i + 64] for i in range(0, len(answer), 64)]
+        self.arrive()
+        self._here += came[: len(came) - self.stalled]
+        self.on_their_way += came[len(came) - self.stalled :]
+        self.stalled = 0
+
+    def arrive(self) -> None:
+        self._here += self.on_their_way
+        self.on_their_way.clear()
+
+    def receive(self) -> list[Piece]:
+        return [(0, self._here.popleft())] if self._here else []
+
+    def wait(self, timeout_s: float) -> bool:
+        return bool(self._here)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("before_it_is_asked_again", [True, False])
+@pytest.mark.parametrize("stalled", [1, 2, 3])
+def test_the_rest_of_an_answer_that_comes_late_is_no_part_of_the_next(
+    stalled: int, clock: ManualClock, world: World, *, before_it_is_asked_again: bool
+) -> None:
+    line = _Packets(RailBoard(world, codec.POLLED[0]))
+    source = pmd.open_source("virtual", clock=clock, transport=line)
+    true = source.read().raw[0]
+    line.stalled = stalled
+    taken = [source.read()]
+    assert len(taken[0]) == 0
+    if before_it_is_asked_again:
+        line.arrive()
+    for _ in range(5):
+        clock.advance(0.1)
+        taken.append(source.read())
+    rows = [block for block in taken if len(block)]
+    assert len(rows) == (5 if before_it_is_asked_again else 4)
+    for block in rows:
+        assert block.raw[0] == pytest.approx(true)
+    assert rows[0].lost is not None
+    assert rows[0].lost[0] == 6 - len(rows)
 
 
 def test_what_does_not_introduce_itself_is_refused_with_the_rates_that_were_tried(
