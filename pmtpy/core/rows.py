@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pmtpy.core._arrays import Floats as Floats  # noqa: PLC0414  (every user of rows needs them)
 from pmtpy.core._arrays import Ints as Ints  # noqa: PLC0414
 from pmtpy.core._arrays import median as median  # noqa: PLC0414
-from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, outermost
+from pmtpy.core.channel import TOTAL, Channel, Derivation, outermost
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,10 @@ class Layout:
         Columns of ``Frame.watts`` that are summed into column 0.
     values : tuple of Channel
         The others; column j of ``Frame.values``.
-    witnesses, inside : tuple of (int, tuple of int)
-        By place in ``energy``: counters with the powers of the same part, and parts with those that lie inside them.
+    witnesses : tuple of tuple of int
+        By place in ``energy``: the readings of one part, where it has several.
+    inside : tuple of (int, tuple of int)
+        Likewise: parts with those that lie inside them.
     total_apart : bool
         A recording has a total, and does not say of which channels it is made.
     """
@@ -216,7 +218,7 @@ class Layout:
     energy: tuple[Channel, ...] = field(init=False)
     in_total: tuple[int, ...] = field(init=False)
     values: tuple[Channel, ...] = field(init=False)
-    witnesses: tuple[tuple[int, tuple[int, ...]], ...] = field(init=False)
+    witnesses: tuple[tuple[int, ...], ...] = field(init=False)
     inside: tuple[tuple[int, tuple[int, ...]], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -234,13 +236,10 @@ class Layout:
         object.__setattr__(self, "energy", energy)
         object.__setattr__(self, "values", tuple(c for c in self.channels if not c.measures_energy))
         object.__setattr__(self, "in_total", tuple(i + 1 for i in outermost([c.domain for c in energy])))
-        counter = [c.energy_method is EnergyMethod.COUNTER for c in energy]
         placed = [(i, c.domain) for i, c in enumerate(energy) if c.domain]
-        same = [
-            (i, tuple(p for p, d in placed if d == domain and not counter[p])) for i, domain in placed if counter[i]
-        ]
+        same = [tuple(i for i, d in placed if d == domain) for domain in dict.fromkeys(d for _, d in placed)]
         within = [(i, tuple(p for p, d in placed if d.startswith(f"{domain}/"))) for i, domain in placed]
-        object.__setattr__(self, "witnesses", tuple(pair for pair in same if pair[1]))
+        object.__setattr__(self, "witnesses", tuple(places for places in same if len(places) > 1))
         object.__setattr__(self, "inside", tuple(pair for pair in within if pair[1]))
 
     def mean_watts(self, joules: Floats, seconds: Floats | float, unknown_s: Floats) -> Floats:

@@ -55,6 +55,21 @@ class Stuck(Card):
         return [joules, 300e3, *others]
 
 
+class Powers(Card):
+    """It has no counter, and its first power shows from some instant on what it showed then."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.channels = self.channels[1:]
+        self.shown: float | None = None
+
+    def poll(self) -> Sequence[float]:
+        _, first, *others = super().poll()
+        if self.shown is None and self.world.seconds_since_epoch(self.world.clock.now_ns()) >= self.leap_s:
+            self.shown = first
+        return [first if self.shown is None else self.shown, *others]
+
+
 def measured_all(
     load: str,
     leap_j: float,
@@ -146,6 +161,29 @@ def test_a_power_against_which_the_counter_and_another_power_stand_is_uncertain_
     (told,) = [w for w in found["power"].warnings if "it is wrong here" in w]
     assert told.startswith("power: it says 2400 J, energy and power1 ")
     assert not any("it is wrong here" in w for n in ("energy", "power1") for w in found[n].warnings)
+
+
+@pytest.mark.parametrize(("stands_still_s", "shown_j"), [(1e9, 800.0), (0.5, 1120.0), (1.5, 480.0)])
+def test_two_powers_that_contradict_each_other_are_both_uncertain(stands_still_s: float, shown_j: float) -> None:
+    # 140 and 60 W for a second each, from the first instant of the world on; the region is that of its seconds 1 to 9.
+    found = measured_all("square:low=60,high=140,hz=0.5", 0.0, leap_s=stands_still_s, windows_s=(0.1, 1.0), kind=Powers)
+    power, average = found["power"], found["power1"]
+    assert power.joules == pytest.approx(shown_j, abs=10.0)
+    assert average.joules == pytest.approx(800.0, abs=45.0)  # the window of a second is half a second late
+    off = abs(power.joules - average.joules)
+    told = [[w for w in m.warnings if "further apart" in w] for m in (power, average)]
+    assert [len(warnings) for warnings in told] == [int(off > 200.0)] * 2
+    for m, other, warnings in ((power, average, told[0]), (average, power, told[1])):
+        assert m.uncertainty_joules == pytest.approx(off, rel=0.1) if warnings else m.uncertainty_joules < 80.0
+        assert all(f"it says {m.joules:.4g} J and {other.name} {other.joules:.4g} J" in w for w in warnings)
+
+
+def test_a_reading_that_agrees_with_both_sides_takes_none() -> None:
+    # An average of ten seconds tells of a second next to nothing.
+    found = measured_all("constant:200", 0.0, seconds=1.0, windows_s=(0.1, 10.0), kind=Stuck)
+    assert found["power1"].uncertainty_joules > 100.0
+    assert [found[name].joules for name in ("energy", "power")] == pytest.approx([200.0, 300.0], rel=0.01)
+    assert all(found[name].uncertainty_joules > 95.0 for name in ("energy", "power"))
 
 
 def test_the_widest_stretch_spans_no_hole_and_nothing_uncovered() -> None:

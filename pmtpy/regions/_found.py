@@ -1,0 +1,65 @@
+"""What was found of one channel in an interval, or in a stretch of it: its energy, and how far to trust that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, uncertainty_budget
+from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.interval import IntervalStatistics
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected
+from pmtpy.core.channel import Channel
+from pmtpy.core.rows import Frame
+
+LAG_CORRECTED = "lag corrected"
+
+
+class Found(NamedTuple):
+    """The energy of one channel and its judgement."""
+
+    channel: Channel
+    joules: float
+    uncovered_s: float
+    budget: UncertaintyBudget
+    corrected: str = ""
+
+    @classmethod
+    def judged(cls, channel: Channel, as_shown: IntervalStatistics) -> Found:
+        """Judge what was seen of a channel."""
+        one = lag_corrected(channel, as_shown)
+        corrected = "" if one is as_shown else LAG_CORRECTED
+        return cls(channel, one.joules, one.uncovered_s, uncertainty_budget(channel, one), corrected)
+
+    @property
+    def method(self) -> str:
+        """How it was come by."""
+        own = self.channel.energy_method.value
+        return f"{own}, {self.corrected}" if self.corrected else own
+
+    def warned(self, warning: str) -> Found:
+        """Say one thing more of it."""
+        budget = self.budget._replace(warnings=(*self.budget.warnings, warning))
+        return self._replace(budget=budget)
+
+    def contradicted(self, joules: float, warning: str = "") -> Found:
+        """Make it as uncertain as what contradicts it, and say so."""
+        warnings = (*self.budget.warnings, warning) if warning else self.budget.warnings
+        return self._replace(
+            budget=UncertaintyBudget.of([("contradiction", joules), *self.budget.components], warnings)
+        )
+
+
+def moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> Any:
+    """Whether counters moved since the row before; None where there are no counters."""
+    counters = [not is_power(c) for c in channels]
+    if not any(counters):
+        return None
+    joules = rows.joules.T[1:][columns]
+    told = np.ones(joules.shape, np.bool_)
+    told[:, 1:] = joules[:, 1:] > joules[:, :-1]
+    if not all(counters):
+        told[[not counter for counter in counters]] = True
+    return told
