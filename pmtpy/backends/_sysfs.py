@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.errors import ReadError
 
 _ROOT_VARIABLE = "PMT_SYSFS_ROOT"
@@ -67,7 +68,9 @@ def optional_text(path: Path) -> str | None:
     """Read a text attribute that a device may lack; None where it cannot be read."""
     try:
         return text_of(path)
-    except OSError:
+    except OSError as error:
+        if of_a_handler(error):
+            raise
         return None
 
 
@@ -75,7 +78,9 @@ def optional_number(path: Path) -> int | None:
     """Read a number that a device may lack; None where it cannot be read or is no number."""
     try:
         return number(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if of_a_handler(error):
+            raise
         return None
 
 
@@ -202,8 +207,9 @@ class Registers:
                 if max(numbers) < _ABOVE_VALUES:
                     return numbers
             return list(map(number, raw))
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError) as error:
+            if of_a_handler(error):
+                raise
         self.unread = {}
         # Once more, slowly, to learn which file it was.
         found = [math.nan if raw is None else self._parse(i, raw) for i, raw in enumerate(self._contents(64))]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from pmtpy._extras import require
+from pmtpy._handlers import of_a_handler
 from pmtpy._loading import LOADING
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
@@ -344,6 +345,8 @@ def _typed_errors(backend: str, target: str) -> Iterator[None]:
     except PmtError:
         raise
     except Exception as error:
+        if of_a_handler(error):
+            raise
         it = "it" if target == backend else target  # the error begins with the name of the backend
         why = f"{it} cannot be opened, for a reason that its backend did not foresee: {error!r}"
         remedy = "please report this, with the output of: pmtpy doctor"

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from pmtpy._extras import missing
+from pmtpy._handlers import of_a_handler
 from pmtpy.errors import BackendUnavailableError
 
 BACKEND = "amdsmi"
@@ -85,6 +86,8 @@ def find_module(given: ModuleType | None = None) -> ModuleType:
         reason = f"the Python package amdsmi is newer than the library libamd_smi.so: {error}"
         raise BackendUnavailableError(BACKEND, reason, _same_version()) from error
     except Exception as error:
+        if of_a_handler(error):
+            raise
         # Whatever the wrapper raises means the same: it is of no use here.
         reason = f"the library libamd_smi.so is not found ({type(error).__name__}: {error})"
         cure = "install ROCm's package amd-smi-lib; if it is elsewhere than /opt/rocm, set ROCM_PATH"
@@ -126,6 +129,8 @@ class Library:
             code = getattr(error, "err_code", None)
             raise Fault(call, code if isinstance(code, int) else INVALID) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if of_a_handler(error):
+                raise
             # The wrapper stumbles over what the library filled in, text that is not UTF-8 for one.
             raise Fault(call, UNEXPECTED) from error
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from pmtpy._extras import extra
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.errors import BackendUnavailableError
 
@@ -104,6 +105,8 @@ class Library:
         except self._error as error:
             raise errors.Fault(call, _code(error)) from error
         except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, ctypes.ArgumentError) as error:
+            if of_a_handler(error):
+                raise
             raise errors.Fault(call, errors.UNEXPECTED) from error
 
     def optional(self, parse: Callable[[Any], T], call: str, *arguments: object) -> T | None:

@@ -1,0 +1,117 @@
+"""What a signal's handler of the program raises comes out as itself, wherever pmtpy was when the signal came."""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import pmtpy as pmt
+from pmtpy._handlers import of_a_handler
+from pmtpy.core.clock import ManualClock
+from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
+from pmtpy.emulators.world import make_world
+from pmtpy.errors import BackendUnavailableError
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs a signal of the program's own")
+
+
+class TimeIsUpError(Exception):
+    """Of a program."""
+
+
+class Limit:
+    """A handler that is an object."""
+
+    def __init__(self, kind: type[Exception]) -> None:
+        self.kind = kind
+
+    def __call__(self, *_: object) -> None:
+        raise self.kind("time is up")
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        raise self.kind(f"time is up: {number} {frame is not None}")
+
+
+def stop(kind: type[Exception], number: int, frame: FrameType | None) -> None:
+    raise kind(f"time is up: {number} {frame is not None}")
+
+
+@pytest.fixture
+def handle() -> Iterator[Callable[[Any], None]]:
+    """Set a handler of SIGUSR1 for the test."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield lambda handler: (signal.signal(signal.SIGUSR1, handler), None)[1]
+    signal.signal(signal.SIGUSR1, before)
+
+
+def interrupted(*_: object) -> object:
+    signal.raise_signal(signal.SIGUSR1)
+    return None
+
+
+@pytest.mark.parametrize("kind", [TimeIsUpError, TimeoutError, ValueError, KeyError, TypeError])
+@pytest.mark.parametrize(
+    "handler_of",
+    [lambda kind: functools.partial(stop, kind), Limit, lambda kind: Limit(kind).stop],
+    ids=["function", "object", "method"],
+)
+def test_it_comes_out_of_the_opening_and_the_reading_of_a_gpu(
+    kind: type[Exception], handler_of: Callable[[type[Exception]], Any], handle: Callable[[Any], None]
+) -> None:
+    handle(handler_of(kind))
+    clock = ManualClock()
+    pynvml = private_pynvml(VirtualDriver(make_world("constant:100", clock=clock), (make_gpu("h100"),), "570.86.15"))
+    ask = pynvml.nvmlDeviceGetName
+    pynvml.nvmlDeviceGetName = interrupted  # type: ignore[attr-defined]
+    with pytest.raises(kind, match="time is up"):
+        pmt.create("nvml:0", clock=clock, library=pynvml)
+    pynvml.nvmlDeviceGetName = ask  # type: ignore[attr-defined]
+    fields = pynvml.nvmlDeviceGetFieldValues
+    with pmt.create("nvml:0", clock=clock, interval=1e6, library=pynvml) as sensor:
+        clock.advance(1.0)
+        pynvml.nvmlDeviceGetFieldValues = interrupted  # type: ignore[attr-defined]
+        with pytest.raises(kind, match="time is up"):
+            sensor.read()
+        pynvml.nvmlDeviceGetFieldValues = fields  # type: ignore[attr-defined]
+        clock.advance(1.0)
+        assert sensor.read().joules[0] > 0.0
+
+
+@pytest.mark.parametrize("kind", [TimeIsUpError, TimeoutError, ValueError])
+def test_it_comes_out_of_a_reading_of_files(
+    kind: type[Exception], handle: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from pmtpy.backends import _sysfs
+
+    (tmp_path / "energy_uj").write_text("1\n")
+    files = _sysfs.Registers(lambda: [tmp_path / "energy_uj"])
+    handle(functools.partial(stop, kind))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.pread", interrupted)
+        with pytest.raises(kind, match="time is up"):
+            files.numbers()
+    assert files.numbers() == [1]
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", interrupted)
+        for read in (_sysfs.optional_number, _sysfs.optional_text):
+            with pytest.raises(kind, match="time is up"):
+                read(tmp_path / "energy_uj")
+    files.close()
+
+
+def test_what_a_library_raises_by_itself_is_none_of_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise RuntimeError(given)
+
+    with pytest.raises(RuntimeError) as raised:
+        broken(1, (2, None))
+    assert not of_a_handler(raised.value)
+    monkeypatch.setattr("pmtpy.backends.nvml.open_source", lambda device, *, clock: broken(device, clock))
+    with pytest.raises(BackendUnavailableError, match="did not foresee"):
+        pmt.create("nvml:0")
