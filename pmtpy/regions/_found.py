@@ -15,6 +15,7 @@ from pmtpy.core.channel import Channel
 from pmtpy.core.rows import Frame
 
 LAG_CORRECTED = "lag corrected"
+_LOAD_INFORMED = "load-informed"  # as pmtpy.analysis.energy.estimate calls it, which only those who have a profile load
 
 
 class Found(NamedTuple):
@@ -38,6 +39,11 @@ class Found(NamedTuple):
         """How it was come by."""
         own = self.channel.energy_method.value
         return f"{own}, {self.corrected}" if self.corrected else own
+
+    @property
+    def load_informed(self) -> bool:
+        """Whether stamps of the load took part, which tell what fell between the readings."""
+        return self.corrected.startswith(_LOAD_INFORMED)
 
     def warned(self, warning: str) -> Found:
         """Say one thing more of it."""

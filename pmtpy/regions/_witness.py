@@ -81,6 +81,8 @@ def _doubts(
             return True
         # One that has seen less of the time, or has never moved, tells nothing against one that has seen more.
         able = known[j].uncovered_s <= known[i].uncovered_s and known[j].budget is readings[j].budget
+        # Nor does one as it was shown, or by its kernel alone, against one that knows what fell between the readings.
+        able = able and (known[j].load_informed or not known[i].load_informed)
         able = able and not _stands_still(known[j], known[i], seconds)
         return able and apart_sd[i][j] > most_sd and len(agree[j]) >= len(agree[i])
 
@@ -148,8 +150,8 @@ def _doubt_where_they_part(
     first, last = t_s.searchsorted([0.0, kept.seconds], "left").tolist()
     inside = slice(first, last)
     for pair in combinations(places, 2):
-        if any(told[i] is not found[i] for i in pair):
-            continue
+        if any(told[i] is not found[i] or found[i].load_informed for i in pair):
+            continue  # rows of a stretch are as shown, not as corrected
         columns = [i + 1 for i in pair]
         gains = (_PARTING_SD * found[pair[0]].channel.gain_u, _PARTING_SD * found[pair[1]].channel.gain_u)
         joules, uncovered_ns = rows.joules[inside][:, columns], rows.uncovered_ns[inside][:, columns]
@@ -157,7 +159,7 @@ def _doubt_where_they_part(
         if there is None:
             continue
         for i, doubt in zip(places, _doubts_within(found, places, kept, rows, first + np.array(there)), strict=True):
-            if told[i] is found[i]:
+            if told[i] is found[i] and not found[i].load_informed:
                 told[i] = doubt.of(told[i])
 
 
