@@ -53,8 +53,25 @@ _OVERVIEW = 400
 _MOST_MARKS = 200
 _FOLLOWED_S = 10.0
 _PERIOD_MS = 200
-_UNITS = {"W": "power (W)", "V": "volts (V)", "A": "amperes (A)", "C": "temperature (°C)", "Hz": "frequency (Hz)"}
 _numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How the values of one unit are shown."""
+
+    label: str
+    unit: str
+    factor: float = 1.0  # from the track's unit to the one that is shown
+
+
+_AXES = {
+    "W": _Axis("power (W)", "W"),
+    "V": _Axis("volts (V)", "V"),
+    "A": _Axis("amperes (A)", "A"),
+    "C": _Axis("temperature (°C)", "°C"),
+    "Hz": _Axis("frequency (MHz)", "MHz", 1e-6),
+}
 
 
 @dataclass(slots=True)
@@ -105,8 +122,7 @@ class Page:
     # -- figures ---------------------------------------------------------------------------------------------------
 
     def _panels_of(self, track: Track) -> list[_Panel]:
-        units = [u for u in ("W", "V", "A", "C", "Hz") if any(x.unit == u for x in track.lines)]
-        return [self._panel(track, unit) for unit in units]
+        return [self._panel(track, unit) for unit in _AXES if any(x.unit == unit for x in track.lines)]
 
     def _panel(self, track: Track, unit: str) -> _Panel:
         lines = [i for i, x in enumerate(track.lines) if x.unit == unit]
@@ -120,7 +136,7 @@ class Page:
             title=title(track, None if self._desk.one_clock else self._desk.zero(track)) if unit == "W" else None,
             name=f"{track.name} {unit}",
         )
-        drawn.yaxis.axis_label = _UNITS[unit]
+        drawn.yaxis.axis_label = _AXES[unit].label
         sources, powers = [], [x.name for x in track.lines if x.unit == "W"]
         for n, i in enumerate(lines):
             source = ColumnDataSource({"t": [], "low": [], "mean": [], "high": []})
@@ -132,7 +148,7 @@ class Page:
         dress_figure(drawn, self._theme)
         drawn.add_tools(
             HoverTool(
-                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{%.5g}} {unit}"), ("low", "@low{%.5g}"),
+                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{%.5g}} {_AXES[unit].unit}"), ("low", "@low{%.5g}"),
                           ("high", "@high{%.5g}")],
                 formatters=dict.fromkeys(("@mean", "@low", "@high"), "printf"),
                 mode="vline", renderers=drawn.renderers[1:2],
@@ -239,7 +255,7 @@ class Page:
                 track = panel.track
                 drawn = self._desk.draw(track, i, start, stop, _SLICES)
                 drawn = held(drawn, track.lines[i].name, track.facts or {}) if track.lines[i].unit == "W" else drawn
-                source.data = _columns(self._gapped(track, drawn))
+                source.data = _columns(self._gapped(track, drawn), _AXES[track.lines[i].unit].factor)
         crowded = list[str]()
         for track, source, regions in self._marks:
             paired_marks, single = paired(self._desk.marks(track, start, stop))
@@ -399,5 +415,5 @@ def _link(track: int, start: float, stop: float, kind: str) -> str:
     return f'<a download href="/export?{query}" style="color: inherit">{kind}</a>'
 
 
-def _columns(curve: Envelope) -> dict[str, Any]:
-    return {"t": curve.t, "low": curve.low, "mean": curve.mean, "high": curve.high}
+def _columns(curve: Envelope, factor: float = 1.0) -> dict[str, Any]:
+    return {"t": curve.t, "low": curve.low * factor, "mean": curve.mean * factor, "high": curve.high * factor}

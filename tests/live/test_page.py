@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("bokeh", reason="needs the extra live: pip install 'pmtpy[live]'")
 
 from bokeh.document import Document
+from bokeh.models import HoverTool
 
 from pmtpy.live._page import Page
 from pmtpy.live.desk import Desk
@@ -63,3 +64,17 @@ def test_a_gap_is_one_in_the_strip_of_the_whole_too_and_small_powers_have_digits
     for cursor, at in zip("ab", (0.2, 0.8), strict=True):
         document.get_model_by_name(f"cursor-{cursor}").value = at
     assert "<td>0.0042</td><td>0.0042</td><td>100 %</td>" in document.get_model_by_name("result").text
+
+
+def test_clocks_are_drawn_in_megahertz_and_other_values_as_they_are(tmp_path: Path) -> None:
+    rows = (f"{1.7e9 + k / 10:.6f},{k / 10:.6f},,0,50,{5.0 * k},1485000000,61" for k in range(101))
+    head = "time,elapsed,marker,lost,total_W,total_J,gpu0.sm_Hz,gpu0_C"
+    (tmp_path / "a.csv").write_text("\n".join([head, *rows]) + "\n")
+    document = Document()
+    page = Page(Desk([StoredTrack.of_file("a", tmp_path / "a.csv")]), document)
+    shown = {p.figure.yaxis.axis_label: p for p in page._panels}
+    assert list(shown) == ["power (W)", "temperature (°C)", "frequency (MHz)"]
+    for (label, panel), value in zip(shown.items(), (50.0, 61.0, 1485.0), strict=True):
+        for part in ("low", "mean", "high"):
+            assert {round(float(v), 9) for v in panel.bands[0].data[part]} == {value}, label
+    assert "MHz" in shown["frequency (MHz)"].figure.select_one(HoverTool).tooltips[1][1]
