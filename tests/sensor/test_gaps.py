@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Traits
+from pmtpy.live.stored import StoredTrack
+from pmtpy.live.tracks import select
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 
@@ -62,6 +65,40 @@ def test_time_in_which_nothing_could_be_read_is_not_covered_and_of_other_regions
     # A kernel may have come and gone, of which the neighbours show nothing.
     assert stopped.uncertainty_joules >= 10.0 * (stopped.seconds - known_s) * 0.99
     assert stopped.lost == (19 if away_s > 1.0 else 0)
+
+
+@pytest.mark.parametrize("away_s", [0.1, 0.8])
+def test_what_a_hole_may_hide_is_in_the_uncertainty_of_a_region_and_of_its_recording(
+    away_s: float, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    supply = _Supply(clock)
+    supply.channels = (Channel("power", Quantity.POWER, refresh_s=0.02, domain="external/supply"),)
+    with Sensor(supply, "supply", clock, interval_s=1e6) as sensor:  # nobody reads but this test
+
+        def run(*pauses_s: float) -> None:
+            for pause_s in pauses_s:
+                clock.advance(pause_s)
+                acquisition_of(sensor).step()
+
+        run(*[0.02] * 40)
+        with sensor.dump(tmp_path / "a.csv"):
+            with pmt.region("starved", sensor) as region:
+                run(*[0.02] * 15, away_s, *[0.02] * 15)
+            run(*[0.02] * 40)
+        measured = region["supply"]
+    track = StoredTrack.of_file("a", tmp_path / "a.csv")
+    recorded = next(p for p in select(track, track.regions[0].start, track.regions[0].end).powers if p.name == "power")
+    # Five renewals that were missed are told by those around them; in forty a piece of work may have come and gone
+    # that used as much again as all the rest shows, 10 W.
+    for joules, uncertain_j in (
+        (measured.joules, measured.uncertainty_joules),
+        (recorded.joules, recorded.uncertainty_joules),
+    ):
+        assert joules == pytest.approx(10.0 * (0.6 + away_s), abs=1e-5)
+        # Half a W in the resolution of a power that states none, for as long, is all else.
+        assert uncertain_j < 0.4 if away_s < 0.2 else 8.0 <= uncertain_j < 8.1
+    assert any("no reading came in 800 ms of 1.4 s" in w for w in measured.warnings) == (away_s > 0.2)
 
 
 def test_a_device_that_has_kept_its_readings_leaves_no_gap() -> None:

@@ -232,15 +232,18 @@ class Causes:
     def uncovered(self) -> float:
         """Time without known energy may have held as much as the rest; without a whole reading, up to the limit.
 
-        Where that is because rows are late, it may have held the largest power of late.
+        Where that is because rows are late, it may have held the largest power of late. A hole over which the rows
+        beside it were joined may have held as much more, or less: what came and went within it nobody saw.
         """
         unknown_s, limit = self.seen.uncovered_s, self.channel.max_watts
+        bridged = self.mean_w * self.seen.bridged_s
         if unknown_s <= 0.0:
-            return 0.0
+            return bridged
         known_s = self.seen.seconds - unknown_s
         if known_s > self.sample_s or (known_s > 0.0 and self.mean_w):
-            return max(self.mean_w, self.seen.late.peak_watts if self.seen.late is not None else 0.0) * unknown_s
-        return math.nan if limit is None else limit * unknown_s / _BOUND
+            most = max(self.mean_w, self.seen.late.peak_watts if self.seen.late is not None else 0.0)
+            return most * unknown_s + bridged
+        return math.nan if limit is None else limit * unknown_s / _BOUND + bridged
 
     def lost(self) -> float:
         """Lost rows that were bridged by their neighbours."""

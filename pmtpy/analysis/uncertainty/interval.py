@@ -59,6 +59,7 @@ class IntervalStatistics(NamedTuple):
     peak_watts: float = 0.0  # largest power seen in or next to the interval
     range_watts: tuple[float, float] = (0.0, 0.0)  # lowest and highest power seen in and around it
     uncovered_s: float = 0.0  # seconds for which no energy is known; they are not in ``joules``
+    bridged_s: float = 0.0  # seconds of holes between rows, over which the rows beside them were joined all the same
     lost: int = 0  # rows lost inside the interval
     # by how much the energy changes when all rows are shifted by what their times may be off, and by what may be
     # missing between them

@@ -20,9 +20,11 @@ from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import (
     SEVERAL_RENEWALS,
+    STREAM_S,
     is_power,
     lag_s,
     row_age_s,
+    span_s,
 )
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
@@ -193,6 +195,7 @@ class _Together:
         if self.power:
             between = interval.left_out_s
             skipped = skipped_joules(self.t, self.p, rms, held=self.held, left_out_s=between, **times)
+        holes_s = self._holes_s(interval) if self.power else 0.0
         lowest, highest = self.p.min(axis=1).tolist(), self.p.max(axis=1).tolist()
         return [
             IntervalStatistics(
@@ -211,6 +214,7 @@ class _Together:
                 peak_watts=peaks[i],
                 range_watts=(lowest[i], highest[i]),
                 uncovered_s=interval.uncovered_s[column],
+                bridged_s=max(0.0, holes_s - interval.uncovered_s[column]),
                 lost=interval.lost,
                 clock_joules=clock[i],
                 unseen_s=unseen,
@@ -284,6 +288,24 @@ class _Together:
             bend = np.interp(at, t, p) - 2.0 * np.interp(at - window / 2.0, t, p) + np.interp(at - window, t, p)
             found.append(math.sqrt(float(bend @ bend) / len(at)))
         return found
+
+    def _holes_s(self, interval: Interval) -> float:
+        """How much of the interval lies in holes: more than ten sample intervals without a row, which show none of it.
+
+        A window that reaches back over a hole shows its end. Of a stream the losses are counted.
+        """
+        if self.sample_s < STREAM_S:
+            return 0.0
+        at = np.flatnonzero(self.gaps > HOLE * self.sample_s)
+        if not len(at):
+            return 0.0
+        begin, end = self.t[at], self.t[at + 1]
+        for low, high in interval.left_out_s:
+            there = (begin > low) | (end < high)
+            begin, end = begin[there], end[there]
+        end = np.maximum(end - (span_s(self.like) or 0.0), begin)
+        inside = np.minimum(end, interval.seconds) - np.maximum(begin, 0.0)
+        return float(np.maximum(inside, 0.0).sum())
 
     # -- the two ends ----------------------------------------------------------------------------------------------
 

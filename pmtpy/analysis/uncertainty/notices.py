@@ -24,6 +24,7 @@ def notices(of: Causes, components: Mapping[str, float], uncertainty_joules: flo
         *_standing_still(of, components),
         *_backwards(of, components),
         *_not_covered(of),
+        *_bridged(of),
         *_not_come_yet(of, components),
         *_missing(of),
         *_in_step(of, uncertainty_joules),
@@ -85,6 +86,15 @@ def _not_covered(of: Causes) -> list[str]:
         "all; asking later tells more"
     )
     return [not_covered(seen.uncovered_s, seen.seconds) + (late if _behind(of) else "")]
+
+
+def _bridged(of: Causes) -> list[str]:
+    seen = of.seen
+    if not seen.bridged_s > DOUBTFUL_SHARE * seen.seconds:
+        return []
+    there = f"no reading came in {duration(seen.bridged_s)} of {duration(seen.seconds)}"
+    joined = "those on either side were joined, and what the power did between them is not known"
+    return [f"{there}; {joined}, which the uncertainty holds"]
 
 
 def _not_come_yet(of: Causes, components: Mapping[str, float]) -> list[str]:
