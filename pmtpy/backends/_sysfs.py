@@ -10,6 +10,7 @@ opened anew; the same path may by then belong to another device, so it has to be
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import mmap
@@ -156,13 +157,19 @@ class Registers:
     paths : tuple of Path
         The files as last located, in the order of the numbers.
     openings : int
-        How often the files have been opened. More than before means that the devices behind them were registered
-        anew, so counters need not continue.
+        How often files have been opened. More than before means that devices behind them were registered anew, so
+        counters need not continue.
+    renewed : set of int
+        The files that were opened anew since their owner last emptied it; the others have answered all the time.
+    alone : frozenset of int
+        The files that may fail alone, as given; it can be changed at any time.
     unread : dict of int to str
         Why files that may fail alone did in the last reading, by their numbers.
     """
 
-    __slots__ = ("_absent", "_alone", "_fds", "_last_error", "_locate", "_replaceable", "openings", "paths", "unread")
+    __slots__ = (
+        "_absent", "_fds", "_last_error", "_locate", "_replaceable", "alone", "openings", "paths", "renewed", "unread",
+    )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Sequence[Path | None]], alone: Collection[int] = ()) -> None:
         """Open the files that ``locate`` names; it is asked again, for the same files in order, when they vanish.
@@ -178,15 +185,19 @@ class Registers:
         Raises OSError: from ``locate`` or from opening a file; ``filename`` says which.
         """
         self._locate = locate
-        self._alone = frozenset(alone)
+        self.alone = frozenset(alone)
         self._fds: list[int] = []
         self._last_error: OSError | None = None  # of a file that may fail alone
         self._absent: dict[int, OSError] = {}  # files that may fail alone and could not be opened
         self.unread: dict[int, str] = {}
         self._replaceable = False
         self.paths: tuple[Path, ...] = ()
-        self.openings = 0
-        self._open()
+        self.openings, self.renewed = 0, set[int]()
+        try:
+            self._open()
+        except OSError:
+            self.close()
+            raise
 
     def numbers(self) -> list[int] | list[float]:
         """Read every file once, in order.
@@ -232,8 +243,7 @@ class Registers:
         """Close all descriptors. May be called twice."""
         fds, self._fds = self._fds, []
         for fd in fds:
-            if fd >= 0:
-                os.close(fd)
+            _close(fd)
 
     def _follow(self) -> None:
         """Open the files again if others have taken their places.
@@ -245,7 +255,6 @@ class Registers:
         for fd in self._fds:
             if fd >= 0 and not fstat(fd).st_nlink:
                 self._open()
-                self.openings -= 1  # the same devices go on counting
                 return
 
     def _opened(self, i: int, path: Path, *, gone: bool) -> int:
@@ -254,7 +263,7 @@ class Registers:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            if i in self._alone:
+            if i in self.alone:
                 self._absent[i] = error
                 return -1
             raise
@@ -280,7 +289,7 @@ class Registers:
         try:
             return os.pread(self._fds[i], size, 0)
         except OSError as error:
-            if i in self._alone:
+            if i in self.alone:
                 self._last_error = self._absent.get(i, error)
                 self.unread[i] = f"{self.paths[i]}: {why(self._last_error)}"
                 return None
@@ -291,27 +300,60 @@ class Registers:
             return number(raw)
         except ValueError as error:
             msg = f"{self.paths[i]}: it holds {raw[:40]!r}, which is not a whole number"
-            if i in self._alone:
+            if i in self.alone:
                 self.unread[i] = msg
                 return math.nan
             raise ReadError(msg) from error
 
+    def look_again(self) -> None:
+        """Look for files that may fail alone and could not be opened, or have vanished."""
+        if self._fds:
+            with contextlib.suppress(OSError):
+                self._open()
+
     def _open(self) -> None:
-        self.close()
-        self._absent = {}
+        """Open the files, but for those whose descriptors still answer: they are of the same devices as before.
+
+        So are those in whose places others have come meanwhile (:meth:`_follow`).
+        """
         found = self._locate()
-        before = self.paths or (Path(),) * len(found)
-        paths = tuple(new if new is not None else old for new, old in zip(found, before, strict=True))
-        try:
-            for i, path in enumerate(paths):
+        fds = self._fds or [-1] * len(found)
+        paths, self._absent, failure = list(self.paths) or [Path()] * len(found), {}, None
+        renewed = set[int]()
+        for i, place in enumerate(found):
+            replaced = _replaced(fds[i])
+            if replaced is False:
+                continue
+            _close(fds[i])
+            fds[i], paths[i] = -1, place or paths[i]
+            try:
                 # The place of a file that is gone may by now be that of another.
-                self._fds.append(self._opened(i, path, gone=found[i] is None))
-        except OSError:
-            self.close()
-            raise
-        self.paths = paths
-        self.openings += 1
-        self._replaceable = not all(_of_the_kernel(fd) for fd in self._fds if fd >= 0)
+                fds[i] = self._opened(i, paths[i], gone=place is None)
+            except OSError as error:
+                failure = failure or error
+            if fds[i] >= 0 and not replaced:
+                renewed.add(i)
+        self._fds, self.paths = fds, tuple(paths)
+        self.renewed |= renewed
+        self.openings += bool(renewed)
+        self._replaceable = not all(_of_the_kernel(fd) for fd in fds if fd >= 0)
+        if failure is not None:
+            raise failure
+
+
+def _close(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)
+
+
+def _replaced(fd: int) -> bool | None:
+    """Whether another file has taken the place of one that is open; None: it is not, or its device was removed."""
+    try:
+        os.pread(fd, 1, 0)
+    except OSError as error:
+        if error.errno in VANISHED:
+            return None
+    return not os.fstat(fd).st_nlink
 
 
 def _of_the_kernel(fd: int) -> bool:

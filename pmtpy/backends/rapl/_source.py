@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pmtpy.backends.rapl import _device as powercap
 from pmtpy.backends.rapl import _perf as perf_events
 from pmtpy.backends.rapl._channels import IN_TOTAL, MAX_WATTS, SMALLEST_RANGE_J, Kind
 from pmtpy.core.channel import Channel, Identity
-from pmtpy.core.clock import Clock
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Layout
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.errors import BackendUnavailableError, ReadError, TargetError
@@ -30,6 +31,9 @@ _LOAD = (
     "sudo modprobe intel_rapl_msr (for Intel and AMD alike); virtual machines, WSL and processors other than x86 have "
     f"no RAPL; {IN_A_CONTAINER}"
 )
+# A counter that has failed for so long is taken for lost: below the time after which the whole sensor would be.
+_FAILING_NS = NS_PER_S
+_LOOK_NS = 10 * NS_PER_S  # between two looks for one that was lost, which reads the tree
 _MASKED = f"containers hide /sys/devices/virtual/powercap; {IN_A_CONTAINER} (or the option sysfs_root=/host/sys)"
 
 
@@ -163,9 +167,13 @@ class RaplSource(PolledSource):
         self._opening = opening
         self._registers = opening.registers
         self._events = opening.events
-        self._openings = 1
+        if self._registers is not None:
+            self._registers.renewed = set()
         self.channels = opening.channels
         self._beside = Layout(self.channels).beside_total
+        self._spared = self._beside  # columns without which a row still says something
+        self._broken_ns: int | None = None  # since when no reading was whole
+        self._looked_ns = 0  # when files that had vanished were last looked for
         self.traits = Traits(deadline_s=opening.deadline_s)
         self._tops = [2**64 if c.wrap is None else int(c.wrap) for c in self.channels]
         packages = {c.domain.split("/")[1] for c in self.channels if c.domain}
@@ -178,22 +186,63 @@ class RaplSource(PolledSource):
         )
 
     def poll(self) -> Sequence[float] | Block:
-        """Read every counter once; a Block marked fresh when the zones were registered anew."""
+        """Read every counter once; of those whose zones were registered anew, the Block says so."""
         if self._registers is None:
             return self._poll_events()
-        counts = self._registers.numbers()
+        try:
+            counts = self._counts(self._registers)
+            self._broken_ns = None
+        except ReadError as error:
+            counts = self._without_failing(self._registers, error)
+        return self._marked(self._registers, counts)
+
+    def _counts(self, registers: Registers) -> Sequence[float]:
+        if registers.unread and self._clock.now_ns() - self._looked_ns > _LOOK_NS:
+            self._looked_ns = self._clock.now_ns()
+            registers.look_again()
+        counts = registers.numbers()
         if not (min(counts) >= 0 and all(map(operator.le, counts, self._tops))):  # or one is NaN
             counts = self._within(counts)
-        if self._registers.openings != self._openings:
-            self._openings = self._registers.openings
-            self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
-            return Block.row(self._last_t_ns, counts, fresh=True)
         return counts
+
+    def _without_failing(self, registers: Registers, error: ReadError) -> Sequence[float]:
+        """Go on without the counters that have failed for a while; ReadError until then, and where no total is left.
+
+        Others, as of the other packages, count on; until it is known that it does not pass, a failure is a lost row.
+        """
+        now_ns = self._clock.now_ns()
+        if self._broken_ns is None:
+            self._broken_ns = now_ns
+        if now_ns - self._broken_ns < _FAILING_NS:
+            raise error
+        everything, spared = frozenset(range(len(self.channels))), self._spared
+        self._spared = registers.alone = everything
+        try:
+            counts = self._within(registers.numbers())
+            failing = {i for i, count in enumerate(counts) if math.isnan(count)}
+            if everything - self._beside <= failing:
+                raise error
+            spared |= failing
+        finally:
+            self._spared = registers.alone = spared
+        return counts
+
+    def _marked(self, registers: Registers, counts: Sequence[float]) -> Sequence[float] | Block:
+        """Return a row; counters whose files were opened anew need not continue."""
+        renewed = registers.renewed
+        if not renewed:
+            return counts
+        registers.renewed = set()
+        self._spared = registers.alone = self._spared.difference(renewed) | self._beside
+        self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
+        if len(renewed) == len(counts):
+            return Block.row(self._last_t_ns, counts, fresh=True)
+        return replace(Block.row(self._last_t_ns, counts), restarted=tuple(sorted(renewed)))
 
     def _within(self, counts: Sequence[float]) -> list[float]:
         """Return the counts without those that a register cannot show; ReadError where the total needs one of them."""
         wrong = {i for i, (count, top) in enumerate(zip(counts, self._tops, strict=True)) if not 0 <= count <= top}
-        needed = sorted(wrong - self._beside)
+        needed = sorted(wrong - self._spared)
         if needed:
             told = [
                 f"{self.channels[i].name}: the counter shows {counts[i]}, outside its range of 0 to {self._tops[i]}"

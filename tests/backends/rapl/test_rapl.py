@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -444,7 +445,7 @@ def test_a_package_without_a_number_is_no_package(
 
 
 @pytest.mark.parametrize("content", [b"", b"-1\n", b"<no>\n", b"1 2\n", b"262143328851\n", b"9" * 40])
-def test_garbage_while_running_is_a_lost_row_and_then_a_lost_source(
+def test_garbage_while_running_is_a_lost_row_then_a_counter_that_is_not_known_and_then_a_lost_source(
     make: Callable[..., Processors], clock: ManualClock, content: bytes
 ) -> None:
     processors = make("server")
@@ -456,13 +457,56 @@ def test_garbage_while_running_is_a_lost_row_and_then_a_lost_source(
     assert block.lost is not None
     assert block.lost.tolist() == [1]
     processors.tree.write_bytes(processors.energy_file("intel-rapl:1"), content)
-    for _ in range(20):
-        clock.advance(0.1)
+    for _ in range(10):
         assert len(source.read()) == 0
-    clock.advance(0.1)
-    with pytest.raises(SourceLostError, match=r"package1|intel-rapl:1"):
+        clock.advance(0.1)
+    block = source.read()
+    names = [c.name for c in source.channels]
+    assert [n for n, count in zip(names, block.raw[0].tolist(), strict=True) if math.isnan(count)] == ["package1"]
+    for zone in ("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1:0"):
+        processors.tree.write_bytes(processors.energy_file(zone), content)
+    for _ in range(20):
+        assert len(source.read()) == 0
+        clock.advance(0.1)
+    with pytest.raises(SourceLostError, match=r"package0|intel-rapl:0"):
         source.read()
     source.close()
+
+
+def test_the_other_packages_go_on_where_one_vanishes_and_it_is_counted_again_when_it_is_back(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    processors = make("server")  # 42.5 W each package, 7.5 W each memory
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    source.traits = replace(source.traits, deadline_s=None)
+    with Sensor(source, "rapl", clock, interval_s=1e6) as sensor:  # nobody else reads before the files are written
+
+        def run(seconds: float) -> None:
+            for _ in range(round(seconds / 0.1)):
+                clock.advance(0.1)
+                processors.refresh(clock.now_ns())
+                sensor.read()
+
+        sensor.read()
+        with region("without", sensor) as without:
+            run(1.0)
+            gone = [processors.unregister(zone) for zone in ("intel-rapl:1:0", "intel-rapl:1")]
+            run(5.0)
+        for zone in reversed(gone):
+            processors.register(zone)
+        run(12.0)
+        with region("again", sensor) as again:
+            run(2.0)
+        found, whole = without["rapl"], again["rapl"]
+    part = found.channels
+    assert part["package0"].joules == pytest.approx(42.5 * 6.0, abs=0.1)
+    assert part["package0"].coverage == 1.0
+    assert part["package1"].joules == pytest.approx(42.5, abs=0.1)
+    assert part["package1"].coverage == pytest.approx(1.0 / 6.0, abs=0.01)
+    assert found.coverage == pytest.approx(1.0 / 6.0, abs=0.01)
+    assert any("package1" in w and "does not exist" in w for w in found.warnings)
+    assert whole.coverage == 1.0
+    assert whole.joules == pytest.approx(200.0, abs=0.1)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"0\n", b"-5\n", b"unknown\n", b"17\n"])
