@@ -21,6 +21,14 @@ def take(fd: int, *, exclusive: bool) -> bool:
     return True
 
 
+def wait(fd: int) -> None:
+    """Lock an open file for this program alone, once no other has it."""
+    with contextlib.suppress(ImportError, OSError):  # as above
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+
 def give_back(fd: int) -> None:
     """Let others have an open file, though a child of this process may have it open still."""
     with contextlib.suppress(ImportError, OSError):  # as above

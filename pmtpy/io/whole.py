@@ -7,10 +7,11 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pmtpy.errors import SinkError
+from pmtpy.io import _locks
 
 _DRAFT = re.compile(r"(.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
@@ -42,6 +43,28 @@ def put_whole(path: Path, text: str) -> None:
     finally:  # an interrupt, too
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Keep others that ask with the same lock waiting: for who looks at a file and then puts another in its place.
+
+    The lock is an empty file, which stays. A program that ends in any way gives it back. Where the file system has no
+    locks nobody waits.
+
+    Raises SinkError: the file cannot be made.
+    """
+    try:
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+    except OSError as error:
+        msg = f"cannot write {lock}: {error.strerror or error}"
+        raise SinkError(msg) from error
+    try:
+        _locks.wait(fd)
+        yield
+    finally:
+        _locks.give_back(fd)
+        os.close(fd)
 
 
 def draft_of(name: str) -> str:

@@ -58,27 +58,34 @@ def save(profile: Profile) -> tuple[str, Profile | None]:
     if not os.path.isabs(path):  # noqa: PTH117
         msg = f"{path}: this user has no home directory: set XDG_DATA_HOME to where profiles shall be kept"
         raise SinkError(msg)
-    try:
-        before = _kept(path)
-    except (OSError, UnicodeDecodeError, CalibrationError):  # none, or none that can be read
-        before = None
-    if before is not None and profile.as_shown and not before.as_shown and _fits(before, device):
-        msg = (
-            f"the gain of this profile was not measured, and that of {before.digest}, which is kept of this device in "
-            f"{path}, was ({before.summary}): certify it beside a meter (--meter), or remove that file first"
-        )
-        raise CalibrationError(msg)
     from pathlib import Path
 
-    from pmtpy.io.whole import put_whole
+    from pmtpy.io.whole import one_at_a_time, put_whole
 
     try:
         os.makedirs(folder(), exist_ok=True)  # noqa: PTH103
     except OSError as error:
         msg = f"cannot make {folder()}: {error.strerror}"
         raise SinkError(msg) from error
-    put_whole(Path(path), profile.to_json())
+    with one_at_a_time(Path(folder()) / ".lock"):  # what is found here must still be there when it is replaced
+        before = _place_of(path, profile)
+        put_whole(Path(path), profile.to_json())
     return path, before
+
+
+def _place_of(path: str, profile: Profile) -> Profile | None:
+    """Return the profile in whose place another comes; CalibrationError where it may not."""
+    try:
+        before = _kept(path)
+    except (OSError, UnicodeDecodeError, CalibrationError):  # none, or none that can be read
+        return None
+    if profile.as_shown and not before.as_shown and _fits(before, profile.device):
+        msg = (
+            f"the gain of this profile was not measured, and that of {before.digest}, which is kept of this device in "
+            f"{path}, was ({before.summary}): certify it beside a meter (--meter), or remove that file first"
+        )
+        raise CalibrationError(msg)
+    return before
 
 
 def read_profile(path: str) -> Profile:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pmtpy.core.response import UNKNOWN, Number, Response
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import CalibrationError, MissingPackageError
+from pmtpy.io import whole
 from pmtpy.sensor import profile_store
 from pmtpy.sensor.registry import create
 from tests.support.worlds import WalkingClock
@@ -245,3 +247,23 @@ def test_published_cards_of_the_model_say_how_far_another_may_be_off() -> None:
     assert published.spread("NVIDIA GeForce RTX 3090 Ti", "570.86.15", Kind.INSTANT) is None
     assert published.spread("NVIDIA H100 PCIe", "570.86.15", Kind.INSTANT) is None
     assert published.spread("NVIDIA GeForce GTX TITAN X", "530.1", Kind.INSTANT) is not None
+
+
+def test_a_measured_gain_that_is_stored_meanwhile_is_kept(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[threading.Thread] = []
+    put = whole.put_whole
+
+    def late(path: Path, text: str) -> None:
+        """Let another program store its profile between the look at the place and the putting."""
+        if not others:
+            others.append(threading.Thread(target=lambda: profile_store.save(_profile())))
+            others[0].start()
+            others[0].join(0.5)  # one that must wait for this one has not ended by then
+        put(path, text)
+
+    monkeypatch.setattr(whole, "put_whole", late)
+    path, before = profile_store.save(_in_time())
+    others[0].join()
+    assert before is None
+    assert Path(path).parent == store
+    assert [p.digest for p in profile_store.find(_CARD, _CHANNELS)[0]] == [_profile().digest]
