@@ -14,7 +14,7 @@ from pmtpy.core.counters import Transform
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Block, Frame, Layout, Point, Row
 from pmtpy.core.state import State, fill_in
-from pmtpy.sensor.history import Bookmark, History, PeakHold
+from pmtpy.sensor.history import Bookmark, History
 
 _MOST_WAITING = 64  # integrating so many is a quarter of a millisecond
 
@@ -87,10 +87,6 @@ class Curve:
         if len(taken):
             self.newest_ns = int(taken.t_ns[-1])
         return self._integrator.advance(taken)
-
-    def follow_peak(self, start_ns: int) -> PeakHold:
-        """Follow the largest power from an instant on; no row that waits lies behind it."""
-        return self.kept.follow_peak(start_ns)
 
     def relieve(self) -> None:
         """Integrate the rows that wait if they are many: behind a region, so that no later one has to within itself."""

@@ -204,16 +204,22 @@ class Acquisition:
     # -- instants --------------------------------------------------------------------------------------------------
 
     def begin(self) -> OpenStretch:
-        """Note the present instant as the start of a region; costs no reading where the poller reads anyway."""
+        """Note the present instant as the start of a region; costs no reading where the poller reads anyway.
+
+        Then it waits for no reading of the poller's either: that of a GPU may take a tenth of a second.
+        """
         if self.intake.unusable:
             raise SensorClosedError(self.intake.unusable)
         wake = self.demand.enter()
         if not self.demand.always and (wake or not self._watch.going):
             self.schedule()
         try:
-            with self.intake.lock:
-                start = self._now(self.clock.now_ns())
-                return OpenStretch(start, self._curve.follow_peak(start.t_ns))
+            if self.demand.always:
+                start = self._noted_now(self.clock.now_ns())
+            else:
+                with self.intake.lock:
+                    start = self._now(self.clock.now_ns())
+            return OpenStretch(start, self._curve.kept.follow_peak(start.t_ns))
         except BaseException:
             self.demand.leave()
             raise
@@ -221,7 +227,7 @@ class Acquisition:
     def end(self, stretch: OpenStretch) -> Bookmark | int:
         """Note the present instant as the end of a region.
 
-        If another thread is reading the source, return the instant instead, to be given to :meth:`end_at`: a region of
+        If another thread is reading counters, return the instant instead, to be given to :meth:`end_at`: a region of
         several sensors notes the end of all of them before it waits for one.
         """
         self.demand.leave()
@@ -229,6 +235,8 @@ class Acquisition:
             raise SensorClosedError(self.intake.unusable)
         now_ns = self.clock.now_ns()  # a region is over when this is asked, not when whoever has the lock lets it go
         stretch.peak.end_ns = now_ns  # whatever else fails, nothing is followed for ever
+        if self.demand.always:
+            return self._noted_now(now_ns)
         if not self.intake.lock.acquire(blocking=False):
             return now_ns
         try:
@@ -276,15 +284,19 @@ class Acquisition:
     def _now(self, asked_ns: int) -> Bookmark:
         """Set a bookmark at the present instant, which is not before ``asked_ns``."""
         if self.demand.always:
-            if self.intake.failure is not None:
-                raise self.intake.failure
-            return self._history.bookmark(asked_ns)
+            return self._noted_now(asked_ns)
         row = self.intake.row(asked_ns)
         if row is not None:
             return self._noted(row)
         newest = self._history.newest
         here = newest is not None and newest.t_ns >= asked_ns
         return self._history.bookmark(newest.t_ns if newest is not None and here else self.clock.now_ns())
+
+    def _noted_now(self, now_ns: int) -> Bookmark:
+        """Set a bookmark at the present instant where rows come by themselves; needs no lock."""
+        if self.intake.failure is not None:
+            raise self.intake.failure
+        return self._curve.kept.note(now_ns)
 
     def _noted(self, row: Row) -> Bookmark:
         mark = Bookmark(row.t_ns)

@@ -10,6 +10,7 @@ import itertools
 import math
 import weakref
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,7 +164,10 @@ class Recent:
 
 
 class History:
-    """What is kept of one curve. One owner, the acquisition, which holds its own lock around every call.
+    """What is kept of one curve. One owner, the acquisition, which holds its own lock around every call but two.
+
+    :meth:`note` and :meth:`follow_peak` may be called by any thread at any time, also while rows are being appended:
+    who enters a region does not wait for a driver. What they hand out is taken in by the next call that holds the lock.
 
     Parameters
     ----------
@@ -187,6 +191,7 @@ class History:
         self._marks: deque[tuple[int, str]] = deque()
         self._open: weakref.WeakSet[Bookmark] = weakref.WeakSet()  # those that nobody holds vanish
         self._peaks: list[weakref.ref[PeakHold]] = []  # those that nobody holds vanish
+        self._handed_out: deque[Bookmark | PeakHold] = deque()  # since the last call that held the lock
         self._rows = 0  # seen, and lost, up to the newest
         self._lost = 0
         self._singles = 0  # rows that came singly since something was forgotten
@@ -195,6 +200,8 @@ class History:
 
     def append(self, rows: Frame | Point) -> None:
         """Add rows; forget what is too old."""
+        if self._handed_out:
+            self._take_in()
         if self._peaks:
             self._peaks = [ref for ref in self._peaks if (peak := ref()) is not None and peak.follow(rows)]
         if isinstance(rows, Point):
@@ -229,16 +236,41 @@ class History:
             self._marks.popleft()
 
     def bookmark(self, t_ns: int) -> Bookmark:
-        """Set a bookmark; nothing is computed now unless its row is the newest."""
-        mark = Bookmark(t_ns)
-        newest = self.newest
-        if newest is not None and newest.t_ns == t_ns:  # the instant of a reading made for it
-            mark.reading = self.at_row(newest)
-        elif newest is not None and newest.t_ns > t_ns:
-            mark.reading = self.at(t_ns)
-        else:
-            self._open.add(mark)
+        """Set a bookmark; nothing is computed now unless rows have passed it."""
+        mark = self.note(t_ns)
+        self._take_in()
         return mark
+
+    def note(self, t_ns: int) -> Bookmark:
+        """Set a bookmark, without the lock: at the present, whose rows are forgotten long after it was taken in."""
+        mark = Bookmark(t_ns)
+        self._handed_out.append(mark)
+        return mark
+
+    def _take_in(self) -> None:
+        """Settle what was handed out by the rows that have come by now, and leave the rest to later ones.
+
+        Rows may have been appended between the instant and the taking in, which the peak then has not followed.
+        """
+        while True:
+            try:
+                new, newest = self._handed_out.popleft(), self.newest
+            except IndexError:
+                return
+            if isinstance(new, Bookmark):
+                # Of one whose rows are forgotten (its thread stood still meanwhile) who asks for it is told so.
+                with suppress(CoverageError):
+                    if newest is not None and newest.t_ns >= new.t_ns:
+                        new.reading = self.at(new.t_ns)
+                    else:
+                        self._open.add(new)
+                continue
+            if newest is None or newest.t_ns <= new.start_ns or new.follow(self._since(new.start_ns)):
+                self._peaks.append(weakref.ref(new))
+
+    def _since(self, t_ns: int) -> Frame:
+        """Return the rows after an instant, of which there is at least one."""
+        return self._ring.frame(self._ring.row_of(t_ns, after=True), len(self._ring))
 
     def at_row(self, newest: Point) -> CurvePoint:
         """Return the curve at the instant of the newest row."""
@@ -246,9 +278,9 @@ class History:
         return _new(CurvePoint, known)
 
     def follow_peak(self, start_ns: int) -> PeakHold:
-        """Follow the largest power from an instant on, until the peak has an end and rows have passed it."""
+        """Follow the largest power from an instant on, until the peak has an end and rows have passed it; no lock."""
         peak = PeakHold(start_ns)
-        self._peaks.append(weakref.ref(peak))
+        self._handed_out.append(peak)
         return peak
 
     def forget(self, mark: Bookmark) -> None:
@@ -257,6 +289,8 @@ class History:
 
     def reading(self, mark: Bookmark) -> CurvePoint:
         """Return the curve at a bookmark: settled where rows have passed it, else extended from the newest row."""
+        if self._handed_out:
+            self._take_in()
         if mark.reading is not None:
             return mark.reading
         found = self.at(mark.t_ns)

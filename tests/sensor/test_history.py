@@ -175,3 +175,22 @@ def test_rows_that_are_forgotten_or_not_asked_for_are_said_to_be_left_out() -> N
     assert history.around(c, b).left_out_ns == ()
     ((begin, end),) = history.around(c, b, most=50).left_out_ns
     assert (begin, end) == (5_150_000_000_000, 5_941_000_000_000)
+
+
+@given(at=st.integers(1, 9_999), passed=st.integers(0, 10), as_one=st.booleans())
+def test_what_is_noted_while_rows_are_appended_is_as_if_it_had_been_noted_before(
+    *, at: int, passed: int, as_one: bool
+) -> None:
+    points = [point(1_000 * i, i * i * 1.0, float(7 * i % 11)) for i in range(1, 11)]
+    found = []
+    for first in (0, passed):
+        history = History(LAYOUT, 1.0)
+        history.append(point(0, 0.0))
+        for taken in points[:first]:
+            history.append(taken)
+        mark, peak = history.note(at), history.follow_peak(at)
+        if first < len(points):
+            for rows in [Frame.of_points(points[first:])] if as_one else points[first:]:
+                history.append(rows)
+        found.append((history.reading(mark), peak.watts))
+    assert found[0] == found[1]
