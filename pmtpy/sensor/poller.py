@@ -13,9 +13,10 @@ import random
 import threading
 from collections.abc import Callable
 
-from pmtpy.core.clock import HOST_CLOCK, Clock, Wake
+from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, Wake
 
 _JOIN_S = 10.0
+_LOOK_S, _MAX_LOOK_S = 5e-5, 5e-3  # between two looks at a step that is to end
 _Schedule = tuple[int, bool]  # period in nanoseconds, and whether at random instants
 
 
@@ -39,9 +40,7 @@ class Poller:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = f"pmtpy-poller-{name}"
-        # Guards what follows. By a condition's own with-statement it is kept where a signal's handler raises.
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)  # told when any of it changes
+        self._lock = threading.RLock()  # guards what follows
         self._running: Task | None = None  # which the thread is at
         self._wake = Wake()
         self._tasks: dict[_Schedule, list[Task]] = {}
@@ -59,7 +58,6 @@ class Poller:
                 self._thread = thread
             self._due.setdefault(task.schedule, self._after_now(task.schedule))  # first: what has tasks is due
             self._tasks[task.schedule] = [*self._tasks.get(task.schedule, ()), task]
-            self._changed.notify_all()
         self._wake.set()
         return task
 
@@ -80,15 +78,11 @@ class Poller:
             thread, last = self._thread, not self._tasks
         if threading.current_thread() is thread:
             return
-        with self._lock:
-            self._changed.wait_for(lambda: self._running is not task, _JOIN_S)
-            hangs = self._running is not None
-        if last and thread is not None and not hangs:
+        _wait_for(lambda: self._running is not task)
+        if last and thread is not None and self._running is None:
             self._wake.set()
-            with self._lock:  # it goes on if somebody has added a task meanwhile
-                over = self._changed.wait_for(lambda: self._thread is not thread or bool(self._tasks), _JOIN_S)
-                over = over and self._thread is not thread
-            if over:
+            # It goes on if somebody has added a task meanwhile.
+            if _wait_for(lambda: self._thread is not thread or bool(self._tasks)) and self._thread is not thread:
                 thread.join(_JOIN_S)
 
     def _after_now(self, schedule: _Schedule) -> int:
@@ -103,7 +97,6 @@ class Poller:
             with self._lock:
                 if not self._tasks:
                     self._thread = None
-                    self._changed.notify_all()
                     return
                 first = min(self._due.values())
             self._clock.wait_until(first, self._wake)
@@ -124,9 +117,22 @@ class Poller:
             try:
                 task.step()
             finally:
-                with self._lock:
-                    self._running = None
-                    self._changed.notify_all()
+                self._running = None
+
+
+def _wait_for(come: Callable[[], bool]) -> bool:
+    """Look whether something has come that the thread does without being asked; not for ever.
+
+    By no condition: its lock is taken and given back by code that a signal's handler may break off in the middle, and
+    another exception then stands in the place of the program's own.
+    """
+    never, pause_s, until_ns = Wake(), _LOOK_S, HOST_CLOCK.now_ns() + round(_JOIN_S * NS_PER_S)
+    while not come():
+        if HOST_CLOCK.now_ns() > until_ns:
+            return False
+        never.wait(pause_s)
+        pause_s = min(2 * pause_s, _MAX_LOOK_S)
+    return True
 
 
 class RepeatedTask:

@@ -140,6 +140,27 @@ def test_the_poller_goes_on_after_an_interruption_of_who_schedules_a_task() -> N
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="handlers come between any two instructions")
+def test_what_a_handler_raises_while_a_running_task_is_removed_comes_out_as_itself() -> None:
+    place, reached = 1, True
+    while reached:
+        poller, entered, free = Poller(HOST_CLOCK, "removed"), threading.Event(), threading.Event()
+
+        def hold(entered: threading.Event = entered, free: threading.Event = free) -> None:
+            entered.set()
+            free.wait(240)
+
+        task = poller.add(hold, 0.001)
+        assert entered.wait(240)
+        timer = threading.Timer(0.01, free.set)  # what it waits for comes while it waits
+        timer.start()
+        reached = broken_off_at(place, lambda poller=poller, task=task: poller.remove(task))  # type: ignore[misc]
+        timer.join()
+        assert free_for_others(poller._lock), f"kept from place {place} on"
+        poller.remove(task)
+        place += 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="handlers come between any two instructions")
 def test_an_event_can_be_set_after_an_interruption_of_its_setting() -> None:
     place, reached = 1, True
     while reached:
