@@ -142,6 +142,7 @@ def test_the_poller_goes_on_after_an_interruption_of_who_schedules_a_task() -> N
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="handlers come between any two instructions")
 def test_what_a_handler_raises_while_a_running_task_is_removed_comes_out_as_itself() -> None:
     place, reached = 1, True
+    kept: list[object] = []  # threads that end are collected after the work: of that, exceptions do not come out
     while reached:
         poller, entered, free = Poller(HOST_CLOCK, "removed"), threading.Event(), threading.Event()
 
@@ -152,6 +153,7 @@ def test_what_a_handler_raises_while_a_running_task_is_removed_comes_out_as_itse
         task = poller.add(hold, 0.001)
         assert entered.wait(240)
         timer = threading.Timer(0.01, free.set)  # what it waits for comes while it waits
+        kept += [poller._thread, timer]
         timer.start()
         reached = broken_off_at(place, lambda poller=poller, task=task: poller.remove(task))  # type: ignore[misc]
         timer.join()
