@@ -15,6 +15,7 @@ from typing import Any
 
 from pmtpy.backends._counter_check import CounterCheck
 from pmtpy.backends._device_clock import DeviceClock
+from pmtpy.backends._share import Share
 from pmtpy.backends.amdsmi._channels import REFRESH_S, Registers
 from pmtpy.backends.amdsmi._device import NO_PERMISSION, NOT_INITIALISED, Fault, Library, accumulator, watts
 from pmtpy.backends.amdsmi._selection import Gpu, handles
@@ -50,6 +51,9 @@ class SmiSource(PolledSource):
         self._library, self._gpu, self._registers = library, gpu, registers
         self._handle = self._locate()
         self._unit = registers.channels[0].scale if registers.energy else 1.0
+        # Clocks and temperatures as they were last read: at most ten times as long ago as reading them takes, or a row.
+        self._beside: list[float] = []
+        self._share = Share(clock)
         self._back = 0
         self._count = 0.0
         self._stamp_ns: float | None = None
@@ -100,9 +104,11 @@ class SmiSource(PolledSource):
         t_ns = self._place(stamp_ns, before, self._clock.now_ns())
         if t_ns <= self._newest_ns:
             return None
-        for value in self._registers.values:
-            asked = value.ask(self._library, self._handle)
-            counts.append(math.nan if asked is None else asked)
+        if self._share.due():
+            asked = [value.ask(self._library, self._handle) for value in self._registers.values]
+            self._beside = [math.nan if count is None else count for count in asked]
+            self._share.made()
+        counts += self._beside
         if self._registers.energy and not math.isnan(counts[0]):
             self._count = counts[0]
             self._judge(t_ns, counts)

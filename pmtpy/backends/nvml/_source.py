@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.backends._counter_check import CounterCheck
+from pmtpy.backends._share import Share
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.backends.nvml import _limits as limits
 from pmtpy.backends.nvml._channels import Register
@@ -123,6 +124,10 @@ class RegisterSource(NvmlSource):
         self._refresh_ns = round(min(periods, default=0.0) * NS_PER_S)
         # Half the period sees every refresh; faster than 20 ms only costs, since the driver's call may take 2 ms.
         self.traits = Traits(interval_s=min(0.1, max(0.02, min(periods, default=0.1) / 2)))
+        # Clocks and temperatures as they were last read: at most ten times as long ago as reading them takes, or a row.
+        self._beside: list[float] = []
+        self._beside_unread: dict[int, str] = {}
+        self._share = Share(clock)
         self._last: tuple[float, ...] = ()
         self._shown: list[float] = []  # all that the last row showed
         self._last_stamp_us = 0
@@ -148,7 +153,11 @@ class RegisterSource(NvmlSource):
         t_ns = self._row_time(tuple([counts[i] for i in self._leading]), stamps, before, self._clock.now_ns())
         if t_ns is None:
             return None
-        values = [self._count(i, register, fields, unread) for i, register in enumerate(self._plain, len(counts))]
+        if self._share.due():
+            self._beside, self._beside_unread = self._read_beside(len(counts), fields)
+            self._share.made()
+        values = self._beside
+        unread |= self._beside_unread
         self._compare(t_ns, counts)
         before_ns, self._newest_ns = self._newest_ns, t_ns
         shown, self._shown = self._shown, counts + values
@@ -163,6 +172,11 @@ class RegisterSource(NvmlSource):
             return Block.row(t_ns, self._shown)
         first = [self._shown[i] if i in early else count for i, count in enumerate(shown)]
         return Block(np.array([max(early.values()), t_ns]), np.array([first, self._shown]))
+
+    def _read_beside(self, first: int, fields: Mapping[tuple[int, int], Answer]) -> tuple[list[float], dict[int, str]]:
+        """Read clocks and temperatures; return them, and why columns, of which they begin at ``first``, are unread."""
+        unread: dict[int, str] = {}
+        return [self._count(i, register, fields, unread) for i, register in enumerate(self._plain, first)], unread
 
     def _renewed_before(self, fields: Mapping[tuple[int, int], Answer], begin_ns: int, end_ns: int) -> dict[int, int]:
         """When leading registers were renewed since the last row, and well before the instant of this one.

@@ -356,6 +356,26 @@ def test_an_average_that_moves_at_other_instants_makes_no_row_and_dates_none() -
     assert rows[0] == rows[1]
 
 
+def test_slow_calls_for_clocks_take_a_tenth_of_the_time_and_keep_no_power_waiting() -> None:
+    rig = Rig(load="constant:60")
+    source = rig.open(total="instant")
+    asked, spent_s = rig.pynvml.nvmlDeviceGetClockInfo, []
+
+    def slow(*given: object) -> object:
+        rig.clock.advance(0.1)
+        spent_s.append(0.1)
+        return asked(*given)
+
+    rig.pynvml.nvmlDeviceGetClockInfo = slow  # type: ignore[attr-defined]
+    begin_ns = rig.clock.now_ns()
+    blocks = rig.rows(source, 20.0)
+    took_s = (rig.clock.now_ns() - begin_ns) / 1e9
+    assert 0.05 * took_s < sum(spent_s) <= 0.1 * took_s + 0.2  # and the first time
+    assert sum(len(block) for block in blocks) >= 0.8 * took_s / 0.1  # the power is renewed each 0.1 s
+    clock = next(i for i, c in enumerate(source.channels) if c.name == "gpu.sm_clock")
+    assert all(block.raw[-1, clock] > 0 for block in blocks)
+
+
 def test_registers_that_are_renewed_in_the_midst_of_a_call_are_read_again() -> None:
     rig = Rig(load="constant:60")
     field = rig.driver._field
