@@ -39,6 +39,7 @@ _CELLS = 4000  # the curves are compared as means of at most this many cells
 _MISSING_CORRELATION = 0.15  # short of full correlation: no coarser grain is wanted, whose shifts are coarse as well
 _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained scatters about its mean, in simulation
 _NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
+_RIVAL_SHARE = 0.75  # of what the best lag explains: one that explains more may be right, however little that is
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
 _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
 _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
@@ -191,7 +192,8 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     best = found.best()
     unexplained = 1.0 - np.clip(found.r, 0.0, 1.0) ** 2
     least = float(np.min(unexplained[found.well]))
-    near = unexplained <= max(least, min(_rivals(moving, grain) * least, 1.0 - MIN_EXPLAINED), SAME_SHARE)
+    most = max(1.0 - MIN_EXPLAINED, 1.0 - _RIVAL_SHARE * (1.0 - least))
+    near = unexplained <= max(least, min(_rivals(moving, grain) * least, most), SAME_SHARE)
     # Each stretch of shifts that fit nearly alike is one candidate.
     edges = np.flatnonzero(np.diff(np.concatenate([[0], near.astype(np.int8), [0]])))
     stretches = [slice(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]

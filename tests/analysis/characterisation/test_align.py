@@ -253,6 +253,35 @@ def test_few_slow_periods_do_not_tell_which_of_them_it_is(seed: int) -> None:
     assert found.repeats_s == pytest.approx(2.824, abs=0.1)
 
 
+def looking_away(seed: int) -> tuple[PowerTrace, PowerTrace, float, float]:
+    """A sensor that sees a quarter of the time, a meter, its lag behind that, and the period of a fast square load."""
+    rng = np.random.default_rng(seed)
+    period, duty, phase = 0.1 * rng.uniform(0.4, 6.0), rng.uniform(0.3, 0.7), rng.uniform(0.0, 1.0)
+
+    def joules(t: Floats) -> Floats:
+        whole, part = np.divmod(t + phase * period, period)
+        return np.asarray(60.0 * t + 170.0 * (whole * duty * period + np.minimum(part, duty * period)), np.float64)
+
+    ends = np.arange(0.0, 20.0, 0.002)
+    meter = np.diff(joules(ends)) / 0.002 + rng.standard_normal(len(ends) - 1)
+    u = np.arange(rng.uniform(0.05, 0.15), 20.0, 0.1012)
+    shown = (joules(u) - joules(u - 0.025)) / 0.025 + 0.3 * rng.standard_normal(len(u))
+    offset = rng.uniform(-2.0, 2.0)
+    sensor = PowerTrace.from_samples(u + offset, np.asarray(shown, np.float64))
+    return sensor, PowerTrace.from_samples(ends[1:] - 0.001, meter), offset + 0.0125, period
+
+
+@pytest.mark.parametrize("seed", [24, 48, 71, 81])
+def test_a_lag_that_explains_little_is_not_off_by_whole_periods_either(seed: int) -> None:
+    sensor, meter, lag_s, period_s = looking_away(seed)
+    try:
+        found = align(sensor, meter)
+    except DeclinedError as error:
+        assert "whole periods" in str(error)  # noqa: PT017 -- it may decline, and for this reason only
+        return
+    assert abs(found.lag_s.value - lag_s) < 0.2 * period_s
+
+
 def shared_in_part(seed: int, periods: tuple[float, float]) -> tuple[PowerTrace, PowerTrace, float, float]:
     """Two recordings of a strictly periodic load that share 15 to 48 %, the lag of their clocks, and the period."""
     rng = np.random.default_rng(seed)
