@@ -29,6 +29,7 @@ from pmtpy.errors import DeclinedError
 WANDER_SD = 0.5
 _GAIN_SD = 0.17  # of its logarithm, against a meter in the same circuit: 0.7 to 1.4; where few phases show, a wider ...
 # ... kernel with a larger gain fits as well, without end
+_PLAUSIBLE_SD = 3.0  # 0.6 to 1.67
 # Power between blocks less that at rest, of the swing, and how far it is from that: 150 against 127 W of 350 is 0.1.
 _REST, _REST_SD = 0.125, 0.14
 _ARRIVED, _ROUNDS = 1e-6, 40  # relative gain of a step below which a search has arrived, and how many it may take
@@ -120,6 +121,8 @@ class Problem:
 
     def shown(self, point: Floats) -> npt.NDArray[np.bool_]:
         """Whether the kernel of a point sees nothing, at each reading, that the reference does not know."""
+        if not self.metered:  # of a load all is known
+            return np.ones(len(self.y), np.bool_)
         wide = float(point[1]) if self.own_s is None else np.asarray(self.own_s + float(point[1]), np.float64)
         return self.reference.shows(self.at(point), wide, float(point[2]) + float(point[3]))
 
@@ -150,6 +153,11 @@ class Problem:
     def wanders(self) -> bool:
         """Whether the phase was found to wander."""
         return bool(np.any(self.wander))
+
+
+def plausible(gain: float) -> bool:
+    """Whether a gain against a meter is one that a sensor may have."""
+    return abs(math.log(max(gain, 1e-9))) < _PLAUSIBLE_SD * _GAIN_SD
 
 
 def point_of(shape: Shape) -> Floats:

@@ -21,7 +21,7 @@ from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, fol
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
-from pmtpy.analysis.signal.correlogram import correlogram, seen
+from pmtpy.analysis.signal.correlogram import correlogram, flanks_s
 from pmtpy.analysis.signal.estimate import (
     MIN_EXPLAINED,
     ONE_CLOCK_RATE,
@@ -219,18 +219,9 @@ def _coarse(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool) -> tu
     raise DeclinedError(msg)
 
 
-def _flanks(curve: PowerTrace, step_s: float) -> Floats:
-    """Return when the power goes from near its lowest to near its highest, or back, in seconds from its start."""
-    watts, known = seen(curve, step_s)
-    low, high = np.quantile(watts[known], [0.02, 0.98])
-    level = (watts - low) / max(float(high - low), 1e-300)
-    settled = np.flatnonzero(known & ((level > 0.75) | (level < 0.25)))  # noise between the levels is no flank
-    return np.asarray(step_s * settled[1:][np.diff(level[settled] > 0.75)], np.float64)
-
-
 def _changes(curve: PowerTrace, middle_s: float, half_s: float, step_s: float) -> int:
     """Return how often the power goes up or down in the middle of a curve."""
-    at = _flanks(curve, step_s) + curve.start_s
+    at = flanks_s(curve, step_s) + curve.start_s
     return int(np.count_nonzero(np.abs(at - middle_s) <= half_s))
 
 
@@ -240,7 +231,7 @@ def _rivals(curve: PowerTrace, step_s: float) -> float:
     What is not explained lies on the flanks of the load, and how much of it on each depends on where in an update the
     flank falls. So it scatters as a mean over the flanks does; half of them are left at the largest lag.
     """
-    flanks = max(1, len(_flanks(curve, step_s)))
+    flanks = max(1, len(flanks_s(curve, step_s)))
     return math.exp(_SCATTER * math.sqrt(3.0 / flanks))
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import count
 
 import numpy as np
+import numpy.typing as npt
 
 from pmtpy.analysis.characterisation._cut_edges import beside_edges
 from pmtpy.analysis.characterisation._description import describe, design_of, errors, told_by
@@ -32,7 +33,7 @@ from pmtpy.analysis.characterisation._families import (
     pure_of,
     widths_of,
 )
-from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, polish, problem_of
+from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, plausible, polish, problem_of
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
@@ -45,6 +46,7 @@ from pmtpy.analysis.characterisation._model_selection import (
     with_doubt,
 )
 from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
+from pmtpy.analysis.signal.correlogram import flanks_s
 from pmtpy.analysis.signal.estimate import (
     NAMED,
     ONE_CLOCK_RATE,
@@ -65,6 +67,7 @@ _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be 
 _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
+_USUAL = 5.0 * _REGULAR  # off it: another one, or a pause
 _MIN_R2 = 0.8
 _PROFILE_STEPS = (0.02, 0.1)  # of the width: least and most of a profile's first step; each is twice the one before
 _NARROWEST = 0.02  # of a period
@@ -128,8 +131,7 @@ def _explained(
         problem = problem.part(shown)
         fits = _fits(problem, reference, lead_s, within_s, repeats_s)
         best = min(fits, key=lambda f: f.loss)
-        # What is never named may have any widths where the data do not tell them.
-        shown = problem.shown(min((f for f in fits if f.family not in RIVALS), key=lambda f: f.loss).point)
+        shown = _shown(problem, fits)
     r2 = 1.0 - float(np.mean(best.residuals**2)) / float(np.var(problem.y))
     if r2 < _MIN_R2:
         msg = (
@@ -138,6 +140,32 @@ def _explained(
         )
         raise DeclinedError(msg)
     return problem, fits
+
+
+def _shown(problem: Problem, fits: list[Fit]) -> npt.NDArray[np.bool_]:
+    """Whether the likeliest kernel, and all that show the load as it does, see nothing that the reference lacks.
+
+    A wide kernel is not to lose by readings that show what was before the reference. What is never named may have any
+    widths where the data do not tell them, and takes no part.
+    """
+    own = [f for f in fits if f.family not in RIVALS]
+    each = [min(own, key=lambda f: f.loss).point, *_alias_points(problem, own)]
+    return np.asarray(np.all([problem.shown(point) for point in each], axis=0))
+
+
+def _alias_points(problem: Problem, fits: list[Fit]) -> list[Floats]:
+    """Return boxcars that show a regular load as the best one does, where it is one; against a meter with a gain."""
+    curve = problem.reference
+    on = flanks_s(curve, max(problem.cell, METER_GRAIN * problem.period))[::2] if problem.metered else curve.t_s[1:-1:2]
+    boxcars = [f for f in fits if f.family == BOXCAR]
+    if (repeats := regular_period(on)) is None or not boxcars:
+        return []
+    top = min(boxcars, key=lambda f: f.loss)
+    points = _aliases(top.point, repeats, MAX_WIDTH_PERIODS * problem.period)
+    if not problem.metered:
+        return points
+    # As much wider, as much more must the gain be.
+    return [p for p in points if plausible(top.gain * float(p[1]) / max(top.window, 1e-6))]
 
 
 def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
@@ -242,7 +270,10 @@ def regular_period(on_s: Floats) -> float | None:
         return None
     periods = np.asarray(np.diff(on_s), np.float64)
     period = float(np.median(periods))
-    return period if robust_sd(periods) < _REGULAR * period else None
+    if not robust_sd(periods) < _REGULAR * period:
+        return None
+    # Of a load that a meter saw they are whole cells, of which the mean is right.
+    return float(np.mean(periods[np.abs(periods - period) <= _USUAL * period]))
 
 
 # --- search ---
@@ -271,11 +302,7 @@ def _fits(
         asked = FAMILIES.keys() - {family} - ({f.family for f in fits} & {*RIVALS})  # those have minima of their own
         starts = [(other, like(other, top.point, top.spread)) for other in sorted(asked)]
         fits += [polish(rough, other, start, even, fixed="wander") for other, start in starts]
-    repeats = None if problem.metered else regular_period(reference.t_s[1:-1:2])
-    if repeats is not None:
-        top = min((f for f in fits if f.family == BOXCAR), key=lambda f: f.loss)
-        points = _aliases(top.point, repeats, MAX_WIDTH_PERIODS * problem.period)
-        fits += [polish(rough, BOXCAR, point, even, fixed="wander") for point in points]
+    fits += [polish(rough, BOXCAR, point, even, fixed="wander") for point in _alias_points(problem, fits)]
     distinct = _distinct(problem, fits)
     fits = [polish(problem, f.family, f.point, even, fixed="wander") for f in distinct]
     return _distinct(problem, fits if repeats_s is None else [_nearest(problem, f, repeats_s) for f in fits])

@@ -34,6 +34,15 @@ def seen(curve: PowerTrace, step_s: float) -> tuple[Floats, npt.NDArray[np.bool_
     return np.asarray(known * (x - float(known @ x) / max(int(np.count_nonzero(known)), 1)), np.float64), known
 
 
+def flanks_s(curve: PowerTrace, step_s: float) -> Floats:
+    """Return when the power goes from near its lowest to near its highest, or back, in seconds from its start."""
+    watts, known = seen(curve, step_s)
+    low, high = np.quantile(watts[known], [0.02, 0.98])
+    level = (watts - low) / max(float(high - low), 1e-300)
+    settled = np.flatnonzero(known & ((level > 0.75) | (level < 0.25)))  # noise between the levels is no flank
+    return np.asarray(step_s * settled[1:][np.diff(level[settled] > 0.75)], np.float64)
+
+
 @dataclass(frozen=True, slots=True)
 class Correlogram:
     """Correlation of two curves over the shift of one of them."""

@@ -118,10 +118,9 @@ class PowerTrace:
         return np.asarray(np.searchsorted(self.holes_s[:, 1], start_s, side="right") == begun)
 
     def shows(self, at_s: Floats, window_s: float | Floats, tau_s: float) -> npt.NDArray[np.bool_]:
-        """Whether kernels (see :class:`Responder`) have no share worth mentioning in a hole."""
-        if not len(self.holes_s):
-            return np.ones(len(at_s), np.bool_)
-        hidden = PowerTrace.of_levels(self.holes_s.ravel(), np.arange(self.holes_s.size + 1) % 2)
+        """Whether kernels (see :class:`Responder`) have no share worth mentioning in a hole, or before the curve."""
+        edges = np.concatenate([[self.start_s], self.holes_s.ravel()])
+        hidden = PowerTrace.of_levels(edges, np.arange(1, len(edges) + 2) % 2)
         return np.asarray(Responder(hidden)(at_s, window_s, tau_s) <= _REACHED)
 
     def until(self, at_s: Floats) -> Floats:

@@ -169,6 +169,34 @@ def test_a_window_and_its_alias_under_a_square_wave_are_told_apart_only_by_a_met
     assert fit.best.window_s.value == pytest.approx(0.0225, abs=0.002)
 
 
+@pytest.mark.parametrize(
+    ("window_s", "period_s", "gain", "told"),
+    [(0.5, 0.4327, 1.09, True), (1.0, 0.766, 0.957, True), (1.0, 0.389, 0.903, False), (0.25, 0.21, 0.93, True)],
+)
+def test_under_a_regular_load_a_window_over_several_periods_is_not_taken_for_what_it_shows_of_one(
+    window_s: float, period_s: float, gain: float, *, told: bool
+) -> None:
+    # Whole periods are in its mean: it shows what the rest of it would, less by as much as that is shorter.
+    model = SensorModel(0.1, 0.01, window_s=window_s, gain=gain, offset_w=-1.0, noise_w=0.3, step_w=0.01)
+    bench = square_bench(period_s, seconds=30.0, duty=0.36)
+    t = np.arange(5.0, 28.0, 1e-3)  # on and off all the time; nobody saw what the first windows did
+    noise = np.cumsum(2e-4 * np.random.default_rng(1).standard_normal(len(t)))
+    meter = PowerTrace.from_energy(t, bench.load.joules(t) + noise)
+    fit = fit_kernel(bench.updates(model).between(5.0, 28.0), meter, metered=True)
+    window = fit.spans("window_s")
+    assert window is not None
+    assert window.contains(window_s)
+    assert fit.best.lag_s.contains(0.5 * window_s)
+    if told:
+        assert fit.family == BOXCAR
+        assert fit.best.gain.value == pytest.approx(gain, rel=0.01)
+        assert fit.best.gain.half_width < 0.02
+    else:  # with one period more it would have a gain of 1.25, as a sensor may
+        assert fit.family == AMBIGUOUS
+        assert fit.best.gain.contains(gain)
+        assert fit.best.gain.contains(gain * (window_s + period_s) / window_s)
+
+
 def test_readings_of_something_else_are_declined() -> None:
     bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.05, seed=2)
     with pytest.raises(DeclinedError, match="explains only"):
