@@ -101,6 +101,29 @@ def test_what_a_hole_may_hide_is_in_the_uncertainty_of_a_region_and_of_its_recor
     assert any("no reading came in 800 ms of 1.4 s" in w for w in measured.warnings) == (away_s > 0.2)
 
 
+@pytest.mark.parametrize("held_s", [0.2, 0.3])
+def test_what_came_while_a_reading_was_due_at_the_end_is_in_the_uncertainty(held_s: float) -> None:
+    """A program holds the interpreter until its region ends, so that a slow driver is not read any more."""
+    clock = ManualClock()
+    supply = _Supply(clock)
+    supply.traits = Traits(interval_s=0.1, blocking=True)
+    with Sensor(supply, "supply", clock, interval_s=1e6) as sensor:  # nobody reads but this test
+        acquisition_of(sensor).intake.period_s = 0.1
+        for _ in range(20):
+            clock.advance(0.1)
+            acquisition_of(sensor).step()
+        with pmt.region("starved", sensor) as region:
+            for pause_s in [0.1] * 17:
+                clock.advance(pause_s)
+                acquisition_of(sensor).step()
+            clock.advance(held_s)
+        early = region["supply"]
+    # Nobody saw it use 19 W instead of 10 meanwhile; of a poll that is merely late the readings around tell.
+    assert early.joules == pytest.approx(17.0 + 10.0 * held_s, abs=1e-5)
+    assert early.uncertainty_joules > 9.0 * held_s if held_s > 0.25 else early.uncertainty_joules < 1.0
+    assert any("rows of the last 300 ms have not come yet" in w for w in early.warnings) == (held_s > 0.25)
+
+
 def test_a_device_that_has_kept_its_readings_leaves_no_gap() -> None:
     clock = ManualClock()
     supply = _Supply(clock)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from pmtpy.analysis.signal.estimate import STANDS_OUT
-from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS, is_power, seen_share, span_s
+from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS, STREAM_S, is_power, seen_share, span_s
 from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE, STANDSTILL, of_scale
 from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, EnergyMethod
@@ -233,17 +233,24 @@ class Causes:
         """Time without known energy may have held as much as the rest; without a whole reading, up to the limit.
 
         Where that is because rows are late, it may have held the largest power of late. A hole over which the rows
-        beside it were joined may have held as much more, or less: what came and went within it nobody saw.
+        beside it were joined, and the time since a reading was due at the end, may have held as much more, or less:
+        what came and went within it nobody saw.
         """
-        unknown_s, limit = self.seen.uncovered_s, self.channel.max_watts
-        bridged = self.mean_w * self.seen.bridged_s
-        if unknown_s <= 0.0:
+        seen, limit = self.seen, self.channel.max_watts
+        most = max(self.mean_w, seen.late.peak_watts if seen.late is not None else 0.0)
+        bridged = self.mean_w * seen.bridged_s + most * self.overdue_s()
+        if seen.uncovered_s <= 0.0:
             return bridged
-        known_s = self.seen.seconds - unknown_s
+        known_s = seen.seconds - seen.uncovered_s
         if known_s > self.sample_s or (known_s > 0.0 and self.mean_w):
-            most = max(self.mean_w, self.seen.late.peak_watts if self.seen.late is not None else 0.0)
-            return most * unknown_s + bridged
-        return math.nan if limit is None else limit * unknown_s / _BOUND + bridged
+            return most * seen.uncovered_s + bridged
+        return math.nan if limit is None else limit * seen.uncovered_s / _BOUND + bridged
+
+    def overdue_s(self) -> float:
+        """For how long, up to the end, a register was not read though it was due; a stream's rows are on their way."""
+        if self.seen.late is None or self.sample_s < STREAM_S:
+            return 0.0
+        return min(self.seen.extrapolated_s, self.seen.seconds)
 
     def lost(self) -> float:
         """Lost rows that were bridged by their neighbours."""
