@@ -98,13 +98,16 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
 def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
     """Return the names of the parameters, and the derivatives of the readings by them, shape (n, p).
 
-    Of those that are differences of the reference, what stands out from its noise: between edges it does nothing but
-    scatter, and thousands of readings that nothing else moves would seem to tell when they were taken.
+    Of those that are differences of the reference, what stands out from its noise: between edges the offset does
+    nothing but scatter, and thousands of readings that nothing else moves would seem to tell when they were taken. A
+    width does something there where the kernel holds edges: much like a gain, under a load of nearly its period.
     """
     known = {"wander": 0.1} if problem.wanders else {}
     names = ["offset", *widths_of(fit.family), *known, "rate"]
     steps = known | {"offset": problem.step_s, "rate": 0.02 * problem.rate_sd}
     columns = [problem.filtered(fit.point, fit.family), np.ones(len(problem.y))]
+    density = _density(problem, fit)
+    moved = np.ones(len(problem.y))
     for name in names:
         step, at = np.zeros(len(PARAMETERS)), PARAMETERS.index(name)
         # A share of a width that is next to nothing is lost in the rounding of stamps since an epoch.
@@ -112,13 +115,15 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
         up, down = fit.point + step, fit.point - step
         down[1:4] = np.maximum(down[1:4], 0.0)
         change = problem.filtered(up, fit.family) - problem.filtered(down, fit.family)
-        columns.append(fit.gain * change / (up[at] - down[at]))
+        column = np.asarray(fit.gain * change / (up[at] - down[at]), np.float64)
+        told = moved  # wander and rate move a kernel as a whole, too
+        if density and name not in ("wander", "rate"):
+            scatter = _scatter(problem, density, (fit.family, up), (fit.family, down)) / (up[at] - down[at])
+            told = _standing_out(column, scatter)
+        if name == "offset":
+            moved = told
+        columns.append(column * told)
     design = np.stack(columns, axis=1)
-    density = _density(problem, fit)
-    if density:
-        aside = problem.step_s * np.eye(len(PARAMETERS))[0]
-        moved = _scatter(problem, density, (fit.family, fit.point + aside), (fit.family, fit.point - aside))
-        design[:, 2:] *= _standing_out(design[:, 2:3], moved / (2.0 * problem.step_s))
     return ["gain", "intercept", *names], design
 
 

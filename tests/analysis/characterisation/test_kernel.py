@@ -197,6 +197,26 @@ def test_under_a_regular_load_a_window_over_several_periods_is_not_taken_for_wha
         assert fit.best.gain.contains(gain * (window_s + period_s) / window_s)
 
 
+@pytest.mark.parametrize(
+    ("window_s", "period_s", "duty", "gain"),
+    [(1.0, 0.921, 0.53, 1.06), (1.0, 1.107, 0.4, 1.062), (0.5, 0.567, 0.37, 0.938)],
+)
+def test_the_gain_under_a_load_of_nearly_the_windows_period_is_as_open_as_the_width_leaves_it(
+    window_s: float, period_s: float, duty: float, gain: float
+) -> None:
+    # What is shown is the difference of two lengths: 1 % of the window is 10 % of the gain.
+    model = SensorModel(0.1, 0.01, window_s=window_s, gain=gain, offset_w=-1.0, noise_w=0.3, step_w=0.01)
+    bench = square_bench(period_s, seconds=30.0, duty=duty)
+    fit = fit_kernel(bench.updates(model), bench.counted(), metered=True)
+    window = fit.best.window_s
+    assert window is not None
+    assert window.contains(window_s)
+    assert fit.best.gain.contains(gain)
+    by_width = abs(1.0 / window_s - 1.0 / (window_s - period_s))  # derivative of the gain's logarithm
+    assert fit.best.gain.half_width > 0.5 * gain * by_width * window.half_width
+    assert fit.best.gain.half_width < 0.06
+
+
 def test_readings_of_something_else_are_declined() -> None:
     bench, other = pseudo_random_bench(0.05, seed=1), pseudo_random_bench(0.05, seed=2)
     with pytest.raises(DeclinedError, match="explains only"):
