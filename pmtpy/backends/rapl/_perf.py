@@ -8,17 +8,20 @@ Facts: Linux ``arch/x86/events/rapl.c`` (events, scales, one CPU per package or 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pmtpy.backends._sysfs import optional_number, optional_text
+from pmtpy._handlers import of_a_handler
+from pmtpy.backends._sysfs import optional_number, optional_text, why
 from pmtpy.backends.rapl._channels import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
 from pmtpy.core.channel import Channel
+from pmtpy.errors import ReadError
 
 _KINDS = {
     "energy-pkg": Kind.PACKAGE,
@@ -170,28 +173,104 @@ def _scale(unit: Path, name: str) -> float | None:
 
 
 class OpenEvents:
-    """The events of a machine, open; read together. Counts start at zero when they are opened."""
+    """The events of a machine, open; read together, as :class:`~pmtpy.backends._sysfs.Registers` reads files.
 
-    def __init__(self, events: Sequence[Event], kernel: Events) -> None:
-        self._kernel = kernel
+    Counts start at zero when an event is opened. Used by one thread at a time.
+
+    Attributes
+    ----------
+    alone : frozenset of int
+        The events that may fail alone; it can be changed at any time.
+    renewed : set of int
+        The events that were opened anew since their owner last emptied it; the others have counted all the time.
+    unread : dict of int to str
+        Why events that may fail alone did in the last reading, by their numbers.
+    """
+
+    def __init__(
+        self, events: Sequence[Event], kernel: Events, find: Callable[[], Sequence[Event]], alone: Collection[int] = ()
+    ) -> None:
+        """Open the events; one that fails is later looked for among those that ``find`` finds, on whatever CPU.
+
+        Raises OSError: one cannot be opened.
+        """
+        self._find, self._kernel = find, kernel
+        self._events = tuple(events)
         self._handles: list[int] = []
+        self.alone, self.renewed, self.unread = frozenset(alone), set[int](), dict[int, str]()
         try:
-            for event in events:
+            for event in self._events:
                 self._handles.append(kernel.open(event.kind, event.config, event.cpu))
-        except OSError:
+        except BaseException:
             self.close()
             raise
 
-    def numbers(self) -> list[int]:
-        """Read every event once, in order; OSError if one cannot be read."""
+    def numbers(self) -> list[int] | list[float]:
+        """Read every event once, in order.
+
+        Raises ReadError: an event that must not fail could not be read. The message names it and says why.
+        """
         read = self._kernel.read
-        return [read(handle) for handle in self._handles]
+        if self.unread:
+            self.unread = {}
+        try:
+            return [read(handle) for handle in self._handles]
+        except OSError as error:
+            if of_a_handler(error):
+                raise
+        # Once more, to learn which event it was.
+        return [self._one(i, handle) for i, handle in enumerate(self._handles)]
+
+    def look_again(self) -> None:
+        """Open those anew that failed in the last reading, where they count again."""
+        now = {event.part: event for event in self._find()} if self.unread else {}
+        for i in self.unread:
+            event = now.get(self._events[i].part)
+            # A count of another size would be another channel.
+            handle = self._counting(event) if event and event.scale == self._events[i].scale else None
+            if handle is not None:
+                old, self._handles[i] = self._handles[i], handle
+                self.renewed.add(i)
+                self._close(old)
 
     def close(self) -> None:
         """Close all. May be called twice."""
         handles, self._handles = self._handles, []
         for handle in handles:
+            self._close(handle)
+
+    def _one(self, i: int, handle: int) -> float:
+        try:
+            return self._kernel.read(handle)
+        except OSError as error:
+            if of_a_handler(error):
+                raise
+            told = f"perf event of {self._events[i].part.name}: {why(error)}"
+            if i not in self.alone:
+                raise ReadError(told) from error
+            self.unread[i] = told
+            return math.nan
+
+    def _counting(self, event: Event) -> int | None:
+        """Open an event; None: it cannot be opened, or not be read either."""
+        handle = None
+        try:
+            handle = self._kernel.open(event.kind, event.config, event.cpu)
+            self._kernel.read(handle)
+        except OSError as error:
+            if handle is not None:
+                self._close(handle)
+            if of_a_handler(error):
+                raise
+            return None
+        return handle
+
+    def _close(self, handle: int) -> None:
+        try:
             self._kernel.close(handle)
+        except OSError as error:  # the program has closed it: nothing is left to do
+            if of_a_handler(error):
+                raise
 
 
 def channels(events: Sequence[Event], *, dies_mirrored: bool) -> tuple[Channel, ...]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import Registers, entries, sysfs_root, why
 from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.backends.rapl import _device as powercap
@@ -57,8 +58,8 @@ class Opening:
         self.notes: tuple[str, ...] = ()
         # The kernel takes the difference of a perf event's register as signed, so half a range is the limit.
         self.deadline_s = SMALLEST_RANGE_J / 2 / MAX_WATTS
-        self.registers: Registers | None = None
-        self.events: perf_events.OpenEvents | None = None
+        self.way = ""
+        self._counters: Registers | perf_events.OpenEvents | None = None
         if via is None and self._denied():
             refusal = self._open_perf()
             if refusal is not None:
@@ -70,12 +71,15 @@ class Opening:
         if refusal is not None:
             raise refusal
 
+    @property
+    def counters(self) -> Registers | perf_events.OpenEvents:
+        """What is open, by the one way or the other."""
+        assert self._counters is not None  # noqa: S101  (the beginning has raised otherwise)
+        return self._counters
+
     def close(self) -> None:
         """Close whatever is open. May be called twice."""
-        if self.registers is not None:
-            self.registers.close()
-        if self.events is not None:
-            self.events.close()
+        self.counters.close()
 
     def _denied(self) -> bool:
         return any(z.denied and z.part.kind in IN_TOTAL for z in self._tree.zones)
@@ -89,11 +93,13 @@ class Opening:
             return self._why_no_package()
         try:
             # Without the platform, a duplicate or a part of a package the total is as good as with it.
-            self.registers = Registers(_locator(self._root, readable), alone=Layout(self.channels).beside_total)
+            self._counters = Registers(_locator(self._root, readable), alone=Layout(self.channels).beside_total)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             remedy = _PERMIT if isinstance(error, PermissionError) else _LOAD
             return BackendUnavailableError("rapl", f"{error.filename}: {why(error)}", remedy)
-        self.notes = (*tree.notes, *rules)
+        self.way, self.notes = "powercap", (*tree.notes, *rules)
         self.deadline_s = min(
             (c.wrap * c.scale if c.wrap else SMALLEST_RANGE_J) / (c.max_watts or MAX_WATTS) for c in self.channels
         )
@@ -132,15 +138,22 @@ class Opening:
         if not any(event.part.kind is Kind.PACKAGE for event in events):
             where = self._root / "bus" / "event_source" / "devices" / "power"
             return BackendUnavailableError("rapl", f"{where} has no perf event for the energy of a package", _LOAD)
-        try:
-            self.events = perf_events.OpenEvents(events, self._perf)
-        except OSError as error:
-            return BackendUnavailableError("rapl", f"perf events could not be opened: {why(error)}", _PERMIT)
         amd = self._tree.vendor in powercap.AMD_VENDORS
         self.channels = perf_events.channels(events, dies_mirrored=amd)
+        try:
+            self._counters = perf_events.OpenEvents(
+                events,
+                self._perf,
+                lambda: perf_events.find_events(self._root),
+                alone=Layout(self.channels).beside_total,
+            )
+        except OSError as error:
+            if of_a_handler(error):
+                raise
+            return BackendUnavailableError("rapl", f"perf events could not be opened: {why(error)}", _PERMIT)
         lacks = [event.part for event in found if event not in events]
         lacking = (powercap.lacking(part, self.channels, dies_mirrored=amd) for part in lacks)
-        self.notes = ("read through perf events", *lacking)
+        self.way, self.notes = "perf events", ("read through perf events", *lacking)
         return None
 
 
@@ -165,10 +178,8 @@ class RaplSource(PolledSource):
     def __init__(self, opening: Opening, clock: Clock) -> None:
         super().__init__(clock)
         self._opening = opening
-        self._registers = opening.registers
-        self._events = opening.events
-        if self._registers is not None:
-            self._registers.renewed = set()
+        self._counters = opening.counters
+        self._counters.renewed = set()
         self.channels = opening.channels
         self._beside = Layout(self.channels).beside_total
         self._spared = self._beside  # columns without which a row still says something
@@ -177,35 +188,34 @@ class RaplSource(PolledSource):
         self.traits = Traits(deadline_s=opening.deadline_s)
         self._tops = [2**64 if c.wrap is None else int(c.wrap) for c in self.channels]
         packages = {c.domain.split("/")[1] for c in self.channels if c.domain}
-        way = "powercap" if self._registers is not None else "perf events"
         self.identity = Identity(
             "rapl",
             f"{len(packages)} socket{'s' if len(packages) != 1 else ''}",
-            version=way,
+            version=opening.way,
             notes=opening.notes,
         )
 
     def poll(self) -> Sequence[float] | Block:
-        """Read every counter once; of those whose zones were registered anew, the Block says so."""
-        if self._registers is None:
-            return self._poll_events()
+        """Read every counter once; of those that were registered or opened anew, the Block says so."""
         try:
-            counts = self._counts(self._registers)
+            counts = self._counts()
             self._broken_ns = None
         except ReadError as error:
-            counts = self._without_failing(self._registers, error)
-        return self._marked(self._registers, counts)
+            counts = self._without_failing(error)
+        return self._marked(counts)
 
-    def _counts(self, registers: Registers) -> Sequence[float]:
-        if registers.unread and self._clock.now_ns() - self._looked_ns > _LOOK_NS:
+    def _counts(self) -> Sequence[float]:
+        counters = self._counters
+        if counters.unread and self._clock.now_ns() - self._looked_ns > _LOOK_NS:
             self._looked_ns = self._clock.now_ns()
-            registers.look_again()
-        counts = registers.numbers()
+            counters.look_again()
+        counts = counters.numbers()
+        self._unread = counters.unread
         if not (min(counts) >= 0 and all(map(operator.le, counts, self._tops))):  # or one is NaN
             counts = self._within(counts)
         return counts
 
-    def _without_failing(self, registers: Registers, error: ReadError) -> Sequence[float]:
+    def _without_failing(self, error: ReadError) -> Sequence[float]:
         """Go on without the counters that have failed for a while; ReadError until then, and where no total is left.
 
         Others, as of the other packages, count on; until it is known that it does not pass, a failure is a lost row.
@@ -216,24 +226,24 @@ class RaplSource(PolledSource):
         if now_ns - self._broken_ns < _FAILING_NS:
             raise error
         everything, spared = frozenset(range(len(self.channels))), self._spared
-        self._spared = registers.alone = everything
+        self._spared = self._counters.alone = everything
         try:
-            counts = self._within(registers.numbers())
+            counts = self._within(self._counters.numbers())
             failing = {i for i, count in enumerate(counts) if math.isnan(count)}
             if everything - self._beside <= failing:
                 raise error
             spared |= failing
         finally:
-            self._spared = registers.alone = spared
+            self._spared = self._counters.alone = spared
         return counts
 
-    def _marked(self, registers: Registers, counts: Sequence[float]) -> Sequence[float] | Block:
-        """Return a row; counters whose files were opened anew need not continue."""
-        renewed = registers.renewed
+    def _marked(self, counts: Sequence[float]) -> Sequence[float] | Block:
+        """Return a row; counters whose files or events were opened anew need not continue."""
+        renewed = self._counters.renewed
         if not renewed:
             return counts
-        registers.renewed = set()
-        self._spared = registers.alone = self._spared.difference(renewed) | self._beside
+        self._counters.renewed = set()
+        self._spared = self._counters.alone = self._spared.difference(renewed) | self._beside
         self._last_t_ns = max(self._clock.now_ns(), self._last_t_ns + 1)
         if len(renewed) == len(counts):
             return Block.row(self._last_t_ns, counts, fresh=True)
@@ -241,23 +251,16 @@ class RaplSource(PolledSource):
 
     def _within(self, counts: Sequence[float]) -> list[float]:
         """Return the counts without those that a register cannot show; ReadError where the total needs one of them."""
-        wrong = {i for i, (count, top) in enumerate(zip(counts, self._tops, strict=True)) if not 0 <= count <= top}
-        needed = sorted(wrong - self._spared)
+        wrong = {
+            i: f"the counter shows {count}, outside its range of 0 to {top}"
+            for i, (count, top) in enumerate(zip(counts, self._tops, strict=True))
+            if not 0 <= count <= top
+        }
+        needed = sorted(wrong.keys() - self._spared)
         if needed:
-            told = [
-                f"{self.channels[i].name}: the counter shows {counts[i]}, outside its range of 0 to {self._tops[i]}"
-                for i in needed
-            ]
-            raise ReadError("; ".join(told))
+            raise ReadError("; ".join(f"{self.channels[i].name}: {wrong[i]}" for i in needed))
+        self._unread = wrong | self._counters.unread
         return [math.nan if i in wrong else count for i, count in enumerate(counts)]
-
-    def _poll_events(self) -> Sequence[float]:
-        assert self._events is not None  # noqa: S101  (one of the two ways is open)
-        try:
-            return self._events.numbers()
-        except OSError as error:
-            msg = f"perf event: {why(error)}"
-            raise ReadError(msg) from error
 
     def close(self) -> None:
         """Close all counters. May be called twice."""

@@ -473,40 +473,128 @@ def test_garbage_while_running_is_a_lost_row_then_a_counter_that_is_not_known_an
     source.close()
 
 
+class Zones:
+    """Counters by way of powercap, of which the second package can vanish, with its memory."""
+
+    why = "does not exist"
+
+    def __init__(self, world: World) -> None:
+        self._processors = Processors(world, "server")
+        self.tree, self.refresh = self._processors.tree, self._processors.refresh
+        self.events: PerfEvents | None = None
+        self._gone: list[ZoneSpec] = []
+
+    def vanish(self) -> None:
+        self._gone = [self._processors.unregister(zone) for zone in ("intel-rapl:1:0", "intel-rapl:1")]
+
+    def appear(self) -> None:
+        for zone in reversed(self._gone):
+            self._processors.register(zone)
+
+
+class MovingEvents(PerfEvents):
+    """Counters by way of perf events, of which those of the second package can end for ever, for others elsewhere."""
+
+    why = "device has been removed"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.tree, self.events = Tree(), self
+        self.describe(self.tree)
+        self._cpu: int | None = 8
+        self._ended: set[int] = set()
+
+    def refresh(self, now_ns: int) -> None:
+        """They count by themselves."""
+
+    def vanish(self) -> None:
+        self._cpu = None
+        self._ended = {handle for handle, (_, cpu, _) in self._open.items() if cpu == 8}
+
+    def appear(self) -> None:
+        self._cpu = 9
+        self.tree.write("bus/event_source/devices/power/cpumask", "0,9")
+        self.tree.write("devices/system/cpu/cpu9/topology/physical_package_id", 1)
+
+    def open(self, kind: int, config: int, cpu: int) -> int:
+        if cpu not in {0, self._cpu}:
+            raise OSError(19, "No such device")
+        return super().open(kind, config, 8 if cpu else 0)
+
+    def read(self, handle: int) -> int:
+        if handle in self._ended:
+            raise OSError(19, "No such device")
+        return super().read(handle)
+
+
+@pytest.mark.parametrize(("far_side", "via"), [(Zones, "powercap"), (MovingEvents, "perf")])
 def test_the_other_packages_go_on_where_one_vanishes_and_it_is_counted_again_when_it_is_back(
-    make: Callable[..., Processors], clock: ManualClock
+    far_side: Callable[[World], Zones | MovingEvents], via: str, world: World, clock: ManualClock
 ) -> None:
-    processors = make("server")  # 42.5 W each package, 7.5 W each memory
-    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    far = far_side(world)  # 42.5 W each package, 7.5 W each memory
+    source = rapl.open_source(None, clock=clock, sysfs_root=far.tree.root, via=via, perf=far.events)
     source.traits = replace(source.traits, deadline_s=None)
     with Sensor(source, "rapl", clock, interval_s=1e6) as sensor:  # nobody else reads before the files are written
 
         def run(seconds: float) -> None:
             for _ in range(round(seconds / 0.1)):
                 clock.advance(0.1)
-                processors.refresh(clock.now_ns())
+                far.refresh(clock.now_ns())
                 sensor.read()
 
         sensor.read()
         with region("without", sensor) as without:
             run(1.0)
-            gone = [processors.unregister(zone) for zone in ("intel-rapl:1:0", "intel-rapl:1")]
+            far.vanish()
             run(5.0)
-        for zone in reversed(gone):
-            processors.register(zone)
+        found = without["rapl"]
+        with region("still without", sensor) as still:
+            run(1.0)
+        still_without = still["rapl"]
+        far.appear()
         run(12.0)
         with region("again", sensor) as again:
             run(2.0)
-        found, whole = without["rapl"], again["rapl"]
+        whole = again["rapl"]
+    far.tree.close()
     part = found.channels
     assert part["package0"].joules == pytest.approx(42.5 * 6.0, abs=0.1)
     assert part["package0"].coverage == 1.0
     assert part["package1"].joules == pytest.approx(42.5, abs=0.1)
     assert part["package1"].coverage == pytest.approx(1.0 / 6.0, abs=0.01)
     assert found.coverage == pytest.approx(1.0 / 6.0, abs=0.01)
-    assert any("package1" in w and "does not exist" in w for w in found.warnings)
+    assert still_without.coverage == 0.0
+    assert still_without.channels["package0"].joules == pytest.approx(42.5, abs=0.1)
+    for measured in (found, still_without):
+        assert any("package1" in w and far.why in w for w in measured.warnings)
     assert whole.coverage == 1.0
     assert whole.joules == pytest.approx(200.0, abs=0.1)
+
+
+def test_an_event_that_opens_but_cannot_be_read_is_not_taken_for_one_that_is_back(
+    world: World, clock: ManualClock
+) -> None:
+    """Else all would be lost for a second after each look for it."""
+
+    class Unreadable(MovingEvents):
+        def open(self, kind: int, config: int, cpu: int) -> int:
+            handle = PerfEvents.open(self, kind, config, cpu)
+            self._ended |= {handle} if self._cpu is None and cpu else set()
+            return handle
+
+    far = Unreadable(world)
+    source = rapl.open_source(None, clock=clock, sysfs_root=far.tree.root, via="perf", perf=far)
+    source.read()
+    far.vanish()
+    rows = []
+    for _ in range(300):
+        clock.advance(0.1)
+        rows += [len(source.read())]
+    assert rows == [0] * 10 + [1] * 290
+    assert len(far._open) == 4  # of the looks nothing is left
+    source.close()
+    assert not far._open
+    far.tree.close()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"0\n", b"-5\n", b"unknown\n", b"17\n"])
