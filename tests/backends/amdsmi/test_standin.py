@@ -107,6 +107,36 @@ def test_codes_become_errors_and_a_shut_library_is_started_anew(bench: Bench) ->
     source.close()
 
 
+def test_slow_calls_for_clocks_take_a_tenth_of_the_time_and_keep_no_power_waiting(bench: Bench) -> None:
+    source = open_source("0", clock=bench.clock, library=bench.amdsmi, sysfs_root=NOWHERE)
+    ask, spent_s = bench.amdsmi.amdsmi_get_clock_info, []
+    begin_ns = bench.clock.now_ns()
+
+    def seconds() -> float:
+        return (bench.clock.now_ns() - begin_ns) / 1e9
+
+    def slow(*given: object) -> dict[str, object]:
+        bench.advance(0.1)
+        spent_s.append(0.1)
+        return {**ask(*given), "clk": round(seconds() * 10)}  # when it was read
+
+    bench.amdsmi.amdsmi_get_clock_info = slow  # type: ignore[attr-defined]
+    once_s = 0.1 * sum(name.endswith("_clock") for name in names(source))
+    rows = []
+    for _ in range(400):
+        bench.advance(0.05)
+        block = source.read()
+        assert len(block) == 1  # the power waits for no clock
+        rows.append((int(block.t_ns[0]), *block.raw[0].tolist()))
+        assert seconds() - block.raw[0, 3] / 10 <= once_s / 0.1 + 0.1 + 0.05  # and a row
+    assert 0.09 * seconds() < sum(spent_s) <= 0.1 * seconds() + once_s  # the first time as well
+    (first_ns, first, *_), (last_ns, last, *_) = rows[0], rows[-1]
+    joules = (last - first) * source.channels[0].scale
+    assert joules == pytest.approx(217 * (last_ns - first_ns) / 1e9, abs=0.25)  # a millisecond, of the accumulator
+    assert {row[2] for row in rows} == {217}
+    source.close()
+
+
 _SCRIPT = """
 import time
 from pmtpy.backends.amdsmi import discover, open_source
