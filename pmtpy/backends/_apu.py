@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import entries, optional_number
 
 _APU_FORMATS = frozenset({2, 3})
@@ -23,7 +24,9 @@ def is_apu(device: Path) -> bool:
     """
     try:
         table = (device / "gpu_metrics").read_bytes()
-    except OSError:
+    except OSError as error:
+        if of_a_handler(error):
+            raise
         return False
     return len(table) > _FORMAT_AT and table[_FORMAT_AT] in _APU_FORMATS
 

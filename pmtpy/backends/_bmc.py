@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.numbers import real
@@ -57,7 +58,7 @@ def password(backend: str, file: str, variable: str, environment: Mapping[str, s
             raise BackendUnavailableError(backend, f"others may read the password in {file}", f"$ chmod 600 {file}")
         return Path(file).read_text(encoding="utf-8").strip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        if isinstance(error, BackendUnavailableError):
+        if isinstance(error, BackendUnavailableError) or of_a_handler(error):
             raise
         why = f"the password file {file} cannot be read"
         raise BackendUnavailableError(backend, why, "write the password into it, as one line") from error

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.errors import ReadError
 
 _MAX_REPLY_BYTES = 1 << 22
@@ -44,6 +45,8 @@ class Https:
                 raise http.client.IncompleteRead(body, answer.length)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
+            if of_a_handler(error):
+                raise
             msg = f"{self._host}: {_why(error)}"
             raise ReadError(msg) from error
         if answer.status != http.HTTPStatus.OK:

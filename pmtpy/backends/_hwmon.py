@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import entries, optional_text
 
 
@@ -31,7 +32,9 @@ def describe(path: Path) -> Folder:
     name = optional_text(path / "name") or optional_text(path / "device" / "name") or ""
     try:
         return Folder(path, name, (path / "device").resolve(strict=True))
-    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        if of_a_handler(error):
+            raise
         return Folder(path, name, None)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.rows import Floats, Ints
@@ -86,6 +87,8 @@ class Buffer:
             except BlockingIOError:
                 break
             except OSError as error:
+                if of_a_handler(error):
+                    raise
                 raise self._gone(f"the chip is gone ({error.strerror}); reopen the sensor") from error
             if not parts[-1]:
                 break
@@ -118,6 +121,8 @@ def _switched_on(backend: str, folder: Path, node: Path, channels: Sequence[str]
         (folder / "buffer/enable").write_text("1")
         return os.open(node, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if of_a_handler(error):
+            raise
         cure = {
             errno.EBUSY: "end the other program that captures from it",
             errno.EACCES: f"$ sudo chmod -R a+rw {folder} {node}",

@@ -126,7 +126,9 @@ def entries(directory: Path) -> Listing:
     """
     try:
         listed = sorted(directory.iterdir(), key=lambda path: natural(path.name))
-    except OSError:
+    except OSError as error:
+        if of_a_handler(error):
+            raise
         return Listing()
     found: dict[Path, None] = {}
     dangling: list[str] = []
@@ -142,7 +144,9 @@ def entries(directory: Path) -> Listing:
 def _resolved(path: Path) -> Path | None:
     try:
         return path.resolve(strict=True)
-    except (OSError, RuntimeError):  # RuntimeError: a loop of links, before Python 3.13
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        if of_a_handler(error):
+            raise
         return None
 
 
@@ -195,7 +199,7 @@ class Registers:
         self.openings, self.renewed = 0, set[int]()
         try:
             self._open()
-        except OSError:
+        except BaseException:
             self.close()
             raise
 
@@ -263,6 +267,8 @@ class Registers:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             if i in self.alone:
                 self._absent[i] = error
                 return -1
@@ -282,6 +288,8 @@ class Registers:
             self._open()
             return [self._one(i, size) for i in range(len(self._fds))]
         except OSError as error:
+            if of_a_handler(error):
+                raise
             msg = f"{error.filename or self.paths}: {why(error)}"
             raise ReadError(msg) from error
 
@@ -289,6 +297,8 @@ class Registers:
         try:
             return os.pread(self._fds[i], size, 0)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             if i in self.alone:
                 self._last_error = self._absent.get(i, error)
                 self.unread[i] = f"{self.paths[i]}: {why(self._last_error)}"
@@ -299,6 +309,8 @@ class Registers:
         try:
             return number(raw)
         except ValueError as error:
+            if of_a_handler(error):
+                raise
             msg = f"{self.paths[i]}: it holds {raw[:40]!r}, which is not a whole number"
             if i in self.alone:
                 self.unread[i] = msg
@@ -351,6 +363,8 @@ def _replaced(fd: int) -> bool | None:
     try:
         os.pread(fd, 1, 0)
     except OSError as error:
+        if of_a_handler(error):
+            raise
         if error.errno in VANISHED:
             return None
     return not os.fstat(fd).st_nlink

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.errors import ReadError
 
 Ask = Callable[[Sequence[str]], bytes]
@@ -29,6 +30,8 @@ def asking(command: Sequence[str], environment: Mapping[str, str], timeout_s: fl
             msg = f"{name} has not answered within {timeout_s:g} s"
             raise ReadError(msg) from error
         except OSError as error:
+            if of_a_handler(error):
+                raise
             msg = f"{name} cannot be run: {error.strerror}"
             raise ReadError(msg) from error
         if done.returncode:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._sysfs import Registers, entries, optional_number, sysfs_root, text_of, why
@@ -152,8 +153,12 @@ def _readable(directory: Path, *, power: bool) -> tuple[list[_File], tuple[str, 
         try:
             parse(text_of(path), _UNITS[file.kind])
         except OSError as error:
+            if of_a_handler(error):
+                raise
             notes.append(f"{path.name} is left out: {why(error)}")
         except ValueError as error:
+            if of_a_handler(error):
+                raise
             notes.append(f"{path.name} is left out: {error}")
         else:
             files[file.part, file.kind] = file
@@ -218,6 +223,8 @@ class _CraySource(PolledSource):
             if guards:
                 self._guard = Registers(lambda: guards)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             raise BackendUnavailableError("cray", f"{error.filename}: {why(error)}", _REMEDY) from error
         version = optional_number(directory / "version")
         self.identity = Identity("cray", "node", version="" if version is None else str(version), notes=notes)

@@ -13,6 +13,7 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.core.clock import HOST_CLOCK, Clock
 from pmtpy.errors import Finding, Obstacle, Verdict
 
@@ -126,7 +127,9 @@ def no_sysfs(backend: str, machine: Machine) -> tuple[Finding, ...]:
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", "replace").strip(" \t\r\n\0")
-    except OSError:
+    except OSError as error:
+        if of_a_handler(error):
+            raise
         return ""
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends import _bmc
 from pmtpy.backends._https import Https, cure_of, trust
 from pmtpy.backends._named import only_named
@@ -169,6 +170,6 @@ def open_source(
         return Redfish(get, device, clock, chassis=chassis)
     except (BackendUnavailableError, ReadError, OSError) as error:
         getattr(get, "close", lambda: None)()
-        if isinstance(error, BackendUnavailableError):
+        if isinstance(error, BackendUnavailableError) or of_a_handler(error):
             raise
         raise BackendUnavailableError(BACKEND, str(error), cure_of(error, device)) from error

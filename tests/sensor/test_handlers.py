@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -14,9 +16,11 @@ import pytest
 import pmtpy as pmt
 from pmtpy._handlers import of_a_handler
 from pmtpy.core.clock import ManualClock
+from pmtpy.emulators import Tree, World, cray, hwmon, iio, jetson, occ, rapl
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError
+from pmtpy.sensor import registry
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs a signal of the program's own")
 
@@ -103,6 +107,96 @@ def test_it_comes_out_of_a_reading_of_files(
             with pytest.raises(kind, match="time is up"):
                 read(tmp_path / "energy_uj")
     files.close()
+
+
+@pytest.mark.parametrize("kind", [TimeIsUpError, TimeoutError])
+def test_it_comes_out_of_a_reading_of_perf_events(
+    kind: type[Exception], handle: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, tree = ManualClock(), Tree()
+    events = rapl.PerfEvents(make_world("constant:100", clock=clock))
+    events.describe(tree)
+    handle(functools.partial(stop, kind))
+    with pmt.create("rapl", clock=clock, interval=1e6, sysfs_root=tree.root, via="perf", perf=events) as sensor:
+        clock.advance(1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(events, "read", interrupted)
+            with pytest.raises(kind, match="time is up"):
+                sensor.read()
+        clock.advance(1.0)
+        assert sensor.read().joules[0] > 0.0
+    tree.close()
+
+
+def _places(far: World) -> Iterator[Tree]:
+    yield rapl.Processors(far, "server").tree
+    yield hwmon.Board(far).tree
+    yield jetson.Monitors(far, "agx-orin").tree
+    yield cray.NodeController(far).tree
+    yield iio.Chip(far).tree
+    processors, tree = occ.Machine(far, 1), Tree()
+    processors.advance(far.clock.now_ns())
+    tree.write_bytes(occ.FILE, processors.image)
+    yield tree
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine that has everything that is found by files of the kernel, at once."""
+    for tree in _places(make_world("constant:100", clock=ManualClock())):
+        shutil.rmtree(tree.root / "dev", ignore_errors=True)  # a node that nobody opens
+        shutil.copytree(tree.root, tmp_path, symlinks=True, dirs_exist_ok=True)
+        tree.close()
+    monkeypatch.setenv("PMT_SYSFS_ROOT", str(tmp_path))
+    monkeypatch.delenv("PMT_OCC_FILE", raising=False)
+    return tmp_path
+
+
+def _asks_the_kernel(frame: FrameType, function: object) -> tuple[str, int] | None:
+    """The line of pmtpy that asks, by itself or by a Path; other modules may take what comes for an answer."""
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_globals["__name__"].startswith("pathlib"):
+        caller = caller.f_back
+    ours = caller is not None and caller.f_globals["__name__"].startswith("pmtpy.")
+    if not ours or getattr(function, "__module__", "") != "posix" or caller is None:
+        return None
+    return caller.f_code.co_filename, caller.f_lineno
+
+
+def _watched(watch: Callable[[tuple[str, int]], object]) -> list[pmt.Listing]:
+    """List the sensors; ``watch`` is told each line before it asks the kernel."""
+
+    def told(frame: FrameType, event: str, function: object) -> None:
+        line = _asks_the_kernel(frame, function) if event == "c_call" else None
+        if line is not None:
+            watch(line)
+
+    before = sys.getprofile()
+    sys.setprofile(told)
+    try:
+        return pmt.list_sensors()
+    finally:
+        sys.setprofile(before)
+
+
+def _interrupted_at(line: tuple[str, int], now: tuple[str, int]) -> None:
+    if now == line:
+        interrupted()
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("name", ["cray", "hwmon", "iio", "jetson", "occ", "rapl"])
+def test_it_comes_out_of_the_list_of_sensors_wherever_the_kernel_is_asked(
+    name: str, handle: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle(functools.partial(stop, TimeoutError))
+    monkeypatch.setattr(registry, "all_backends", lambda: (registry.BACKENDS[name],))
+    lines: list[tuple[str, int]] = []
+    assert all(found.available for found in _watched(lines.append))
+    assert lines
+    for line in dict.fromkeys(lines):
+        with pytest.raises(TimeoutError, match="time is up"):
+            _watched(functools.partial(_interrupted_at, line))
 
 
 def test_what_a_library_raises_by_itself_is_none_of_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:

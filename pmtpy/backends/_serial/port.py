@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import BackendUnavailableError
 
@@ -71,7 +72,9 @@ def is_pseudo_terminal(path: str) -> bool:
     """Whether a program, and not a serial device of this machine, is at the other end of a port."""
     try:
         return os.major(os.stat(path).st_rdev) in _PSEUDO_TERMINALS  # noqa: PTH116  (a device path, not a file)
-    except OSError:
+    except OSError as error:
+        if of_a_handler(error):
+            raise
         return False
 
 
@@ -86,6 +89,8 @@ def open_port(backend: str, path: str, *, clock: Clock, timeout_s: float = 2.0, 
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if of_a_handler(error):
+            raise
         raise _cannot_open(backend, path, error) from error
     fd = above_standard(fd)
     try:
@@ -130,6 +135,8 @@ def _lock(backend: str, fd: int, path: str, clock: Clock, timeout_s: float) -> N
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             if error.errno != errno.EWOULDBLOCK:
                 raise _cannot_open(backend, path, error) from error
         else:

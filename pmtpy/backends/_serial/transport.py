@@ -20,6 +20,7 @@ import subprocess
 import threading
 from typing import Protocol
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._serial import _relay
 from pmtpy.backends._serial._relay_command import no_relay, relay_command
 from pmtpy.backends._serial.port import above_standard, set_baud
@@ -116,6 +117,8 @@ class Port:
                 raise ReadError(msg) from None
             return 0
         except OSError as error:
+            if of_a_handler(error):
+                raise
             raise self.lose(f"writing failed ({error.strerror})") from error
 
     def release(self) -> None:
@@ -160,6 +163,8 @@ class DirectTransport:
             except BlockingIOError:
                 break
             except OSError as error:
+                if of_a_handler(error):
+                    raise
                 # EIO is what a terminal says whose device was unplugged.
                 self.port.lose("the board was unplugged" if error.errno == errno.EIO else f"{error.strerror}")
                 break
@@ -241,13 +246,19 @@ class RelayTransport:
             )
         except OSError as error:
             self._socket.close()
+            if of_a_handler(error):
+                raise
             raise no_relay(backend, f"cannot start the relay process: {error}") from error
         finally:
             far_end.close()
         self._limit(_RELAY_START_S * 1_000_000)
         try:
             greeting = self._socket.recv(len(_relay.GREETING), socket.MSG_WAITALL)
-        except OSError:
+        except OSError as error:
+            if of_a_handler(error):
+                self._relay.kill()
+                self._socket.close()
+                raise
             greeting = b""
         if greeting != _relay.GREETING:
             self._relay.kill()
@@ -298,6 +309,8 @@ class RelayTransport:
         except BlockingIOError:
             return pieces
         except (OSError, EOFError) as error:
+            if of_a_handler(error):
+                raise
             status = self._relay.poll()
             why = f"{self.port.name}: the relay process does not answer ({error}; status {status}); open it again"
             self._ended = SourceLostError(why)

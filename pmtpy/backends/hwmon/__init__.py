@@ -19,6 +19,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._ina import in_turn
 from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import _channels as meaning
@@ -240,8 +241,12 @@ def _first_reading(chip: Chip, attribute: Attribute) -> tuple[str, bool]:
     try:
         value = number(attribute.path.read_bytes())
     except OSError as error:
+        if of_a_handler(error):
+            raise
         return why(error), error.errno in ASLEEP
-    except ValueError:
+    except ValueError as error:
+        if of_a_handler(error):
+            raise
         return "it holds no number", False
     if chip.name == "ibmpowernv" and value == 0:
         return "it reads 0, which this firmware shows for what it cannot measure", False

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._ina import shunt_changed
 from pmtpy.backends._sysfs import Registers, why
 from pmtpy.backends.hwmon._device import Chip, shunts_of
@@ -53,6 +54,8 @@ class HwmonSource(PolledSource):
         try:
             self._registers = Registers(locate, alone=Layout(self.channels).beside_total)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             raise BackendUnavailableError("hwmon", f"{error.filename}: {why(error)}", REMEDY) from error
         self._openings = 1
         self.identity = Identity(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.backends._ina import shunt_changed
 from pmtpy.backends._sysfs import Registers, number, why
@@ -60,6 +61,8 @@ def _once(rail: Rail) -> list[float] | ReadError:
     try:
         files = Registers(lambda: _files([rail]))
     except OSError as error:
+        if of_a_handler(error):
+            raise
         return ReadError(f"{error.filename}: {why(error)}")
     try:
         return _numbers(files, [rail])[0]
@@ -132,6 +135,8 @@ class JetsonSource(PolledSource):
             alone = [file for file, column in enumerate(columns) if column in self._beside]
             self._files = Registers(self._locate, alone=alone)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             raise BackendUnavailableError("jetson", f"{error.filename}: {why(error)}", REMEDY) from error
 
     def poll(self) -> list[float]:

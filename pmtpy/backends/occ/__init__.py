@@ -20,6 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import entries, optional_number
 from pmtpy.backends._sysfs import sysfs_root as root_of
 from pmtpy.backends.occ._channels import CONVERTER, GPUS, PARTS, SUMMED, SYSTEM
@@ -56,6 +57,8 @@ def _open(path: str) -> Export:
     try:
         export = Export(path)
     except OSError as error:
+        if of_a_handler(error):
+            raise
         remedy = {errno.EACCES: _PERMISSION, errno.EPERM: _PERMISSION}.get(error.errno or 0, _ABSENT)
         raise BackendUnavailableError("occ", f"{path}: {error.strerror}", remedy) from error
     if not export.blocks():
@@ -86,9 +89,13 @@ def discover(
     except BackendUnavailableError as error:
         return Discovery((), (error.finding,))
     except OSError as error:
+        if of_a_handler(error):
+            raise
         return Discovery.none("occ", str(error), _ABSENT)
-    faults = [_fault(export, index) for index in range(export.blocks())]
-    export.close()
+    try:
+        faults = [_fault(export, index) for index in range(export.blocks())]
+    finally:
+        export.close()
     if "" in faults:
         return Discovery(("",))
     reason = f"{export.path}: block 0: {faults[0]}"
@@ -99,6 +106,8 @@ def _fault(export: Export, index: int) -> str:
     try:
         Header.parse(export.read(index * BLOCK_BYTES, HEADER_BYTES))
     except (ProtocolError, OSError) as error:
+        if of_a_handler(error):
+            raise
         return str(error)
     return ""
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import VANISHED
 from pmtpy.backends.occ.layout import BLOCK_BYTES, ENTRY_BYTES, Decoder, Record, Table
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -48,6 +49,8 @@ class Export:
         try:
             data = os.pread(self._fd, size, offset)
         except OSError as error:
+            if of_a_handler(error):
+                raise
             raise self._failed(error) from error
         if len(data) == size:
             return data
@@ -66,6 +69,8 @@ class Export:
             try:
                 part = os.preadv(self._fd, [view[done:]], offset + done)
             except OSError as error:
+                if of_a_handler(error):
+                    raise
                 raise self._failed(error) from error
             if not part:
                 msg = f"{self.path}: it ends at byte {offset + done}, {len(view) - done} too early"
@@ -80,7 +85,9 @@ class Export:
         """Return the number of whole blocks in the file."""
         try:
             return os.fstat(self._fd).st_size // BLOCK_BYTES
-        except OSError:  # closed
+        except OSError as error:  # closed
+            if of_a_handler(error):
+                raise
             return 0
 
     def odd_bytes(self) -> int:

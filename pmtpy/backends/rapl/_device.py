@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._sysfs import entries, number, optional_number, optional_text, why
 from pmtpy.backends.rapl._channels import IN_TOTAL, MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter, parse_zone_name
 from pmtpy.core.channel import Channel
@@ -179,8 +180,12 @@ def _first_reading(path: Path) -> tuple[int | None, str, bool]:
     try:
         value = number(path.read_bytes())
     except OSError as error:
+        if of_a_handler(error):
+            raise
         return None, f"{path}: {why(error)}", isinstance(error, PermissionError)
-    except ValueError:
+    except ValueError as error:
+        if of_a_handler(error):
+            raise
         return None, f"{path} holds no number", False
     return (value, "", False) if value >= 0 else (None, f"{path} is negative", False)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends.tinkerforge import protocol
 from pmtpy.backends.tinkerforge.protocol import Cutter, Enumerated, Packet
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -185,6 +186,8 @@ def secret_of(file: str, environment: Mapping[str, str]) -> str:
         text = Path(file).read_text(encoding="ascii").strip() if file else environment.get(SECRET, "")
         text.encode("ascii")
     except (OSError, UnicodeError) as error:
+        if of_a_handler(error):
+            raise
         why = f"the secret file {file} cannot be read" if isinstance(error, OSError) else "the secret is not ASCII"
         raise BackendUnavailableError(BACKEND, why, "write the daemon's secret into the file, as plain text") from error
     return text
@@ -198,6 +201,8 @@ def connect(open_link: Callable[[], Link], where: str, secret: str, clock: Clock
     try:
         client = Client(open_link(), clock)
     except OSError as error:
+        if of_a_handler(error):
+            raise
         why = error.strerror or str(error) or "no answer"
         cure = "start the Brick Daemon there ($ sudo systemctl start brickd), or name it: tinkerforge:HOST:PORT"
         raise BackendUnavailableError(BACKEND, f"no Brick Daemon at {where}: {why}", cure) from error
@@ -208,6 +213,8 @@ def connect(open_link: Callable[[], Link], where: str, secret: str, clock: Clock
     except (OSError, ProtocolError) as error:
         with contextlib.suppress(OSError):
             client.close()
+        if of_a_handler(error):
+            raise
         why = f"the daemon at {where} does not accept the secret, or wants none"
         cure = f"give the secret of its brickd.conf by secret_file= or {SECRET}; unset it where authentication is off"
         raise BackendUnavailableError(BACKEND, why, cure) from error

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from pmtpy._handlers import of_a_handler
 from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends._named import only_named
 from pmtpy.backends._serial.journal import Journal
@@ -196,6 +197,8 @@ class TinkerforgeSource(Source):
         try:
             self._exchange()
         except (OSError, ProtocolError) as error:
+            if of_a_handler(error):
+                raise
             self._disconnected(error)
         now_ns = self._clock.now_ns()
         for i, rail in enumerate(self._rails):
@@ -286,6 +289,8 @@ class TinkerforgeSource(Source):
             if self._client is not None:
                 self._client.close()
                 self._client = None
+            if of_a_handler(error):
+                raise
             if now_ns - self._away_ns > _AWAY_S * NS_PER_S:
                 why = f"the Brick Daemon at {self._where} has been gone for {_AWAY_S:g} s ({self._why}; {error})"
                 self._lost = SourceLostError(f"{why}; start it again and reopen the sensor")
