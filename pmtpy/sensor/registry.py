@@ -25,6 +25,7 @@ from pmtpy.core.nearest import nearest
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, Finding, PmtError, TargetError
 from pmtpy.sensor import profile_store
+from pmtpy.sensor._interpreter import require_main_interpreter
 from pmtpy.sensor.sensor import Sensor
 
 if TYPE_CHECKING:
@@ -298,7 +299,8 @@ def create(
     TargetError
         No such backend, device or option.
     BackendUnavailableError
-        It cannot be used here, or a calibration needs scipy; the error says why and how to cure it.
+        It cannot be used here (in a sub-interpreter of Python no sensor can), or a calibration needs scipy; the error
+        says why and how to cure it.
     CalibrationError
         The profile is broken or belongs to another device.
     """
@@ -310,6 +312,7 @@ def create(
     where = in_name if device is None else str(device)
     row = backend_of(name)
     target = row.name if where is None else f"{row.name}:{where}"
+    require_main_interpreter(row.name)
     function = opener(row.name, where)
     _check_options(target, function, options)
     own = _own_options(function)
