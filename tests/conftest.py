@@ -330,15 +330,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(file))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """After each file, take what is left out of later searches for garbage.
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_is_told_where_it_was_left() -> Iterator[None]:
+    """After each file, look for garbage, so that what ends badly fails it and not the next one; the rest is kept.
 
-    Else each of them takes a second in the end: ctypes keeps the structures of every private copy of pynvml for good.
+    Else each later search takes a second in the end: ctypes keeps what each private copy of pynvml defines for good.
     """
-    if nextitem is None or nextitem.path != item.path:
-        gc.collect()
-        gc.freeze()
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
