@@ -296,6 +296,8 @@ class PolledSource(Source):
         took = after - before
         if took > self._patience_ns:
             before, after, counts = self._again(before, after, counts)
+            if isinstance(counts, Block):
+                return self._passed_on(counts, after)
         elif took < self._shortest_ns:
             self._shortest_ns, self._patience_ns = took, max(_HELD_UP_NS, _HELD_UP * took)
         lost = self._failures
@@ -321,7 +323,7 @@ class PolledSource(Source):
             why = f"{self._failures} readings in a row failed, for {failing_s:.3g} s; the last one: {error}"
             raise self._gone(why) from error
 
-    def _again(self, before: int, after: int, counts: Sequence[float]) -> tuple[int, int, Sequence[float]]:
+    def _again(self, before: int, after: int, counts: Sequence[float]) -> tuple[int, int, Sequence[float] | Block]:
         """Read again after a call that was held up, and return the shortest: its middle tells best when was read.
 
         Another thread that holds the interpreter, or another program, may come between a reading and the clock: of
@@ -334,7 +336,9 @@ class PolledSource(Source):
             except (ReadError, SourceLostError):
                 break  # the next reading will tell; this one is good
             end = self._clock.now_ns()
-            if anew is None or isinstance(anew, Block):
+            if isinstance(anew, Block):  # no later one says that a counter has begun anew
+                return start, end, anew
+            if anew is None:
                 break
             if end - start < after - before:
                 before, after, counts = start, end, anew

@@ -102,17 +102,17 @@ def test_two_failures_far_apart_do_not_make_a_lost_device() -> None:
 class Interrupted(Scripted):
     """A counter of 100 W in millijoules, whose calls last as long as a script says, most of it after the reading."""
 
-    def __init__(self, clock: ManualClock, *seconds: float | Exception | None) -> None:
+    def __init__(self, clock: ManualClock, *seconds: float | Block | Exception | None) -> None:
         super().__init__(clock)
         self.clock, self.seconds, self.polls = clock, list(seconds), 0
 
-    def poll(self) -> Sequence[float] | None:
+    def poll(self) -> Sequence[float] | Block | None:
         self.polls += 1
         lasts = self.seconds.pop(0)
         if isinstance(lasts, Exception):
             raise lasts
-        if lasts is None:
-            return None
+        if lasts is None or isinstance(lasts, Block):
+            return lasts
         self.clock.advance(0.1 * lasts)
         count = self.clock.now_ns() * 100e-6
         self.clock.advance(0.9 * lasts)
@@ -155,3 +155,13 @@ def test_a_reading_that_was_held_up_is_kept_where_there_is_no_other(then: Except
     assert late_ms(source.read_row()) == pytest.approx(0.4 * 15)
     assert not source.last_read_failed
     assert late_ms(source.read_row()) == pytest.approx(0.008)
+
+
+def test_what_a_reading_that_is_made_again_says_of_a_restart_is_passed_on() -> None:
+    clock = ManualClock()
+    source = Interrupted(clock, 20e-6, 15e-3, Block.row(clock.now_ns() + 10**9, [5.0], fresh=True))
+    source.read_row()
+    taken = source.read_row()
+    assert isinstance(taken, Block)
+    assert taken.fresh
+    assert taken.raw.tolist() == [[5.0]]
