@@ -28,6 +28,7 @@ _ROOT_VARIABLE = "PMT_SYSFS_ROOT"
 # What a register holds: 64 bits, with or without a sign.
 _LEAST_VALUE, _ABOVE_VALUES = -(2**63), 2**64
 _PAGE = 4096  # the most that one sysfs attribute holds
+_TOLD = 2  # files that are named where none can be read: they fail for one reason, as a rule
 
 # The device behind the descriptor has been removed, or replaced by another.
 VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
@@ -230,7 +231,8 @@ class Registers:
         found = [math.nan if raw is None else self._parse(i, raw) for i, raw in enumerate(self._contents(64))]
         if all(map(math.isnan, found)):
             self.close()  # looked for anew at the next reading
-            msg = f"none of {', '.join(map(str, self.paths))} can be read"
+            told = "; ".join(map(self.unread.__getitem__, sorted(self.unread)[:_TOLD]))
+            msg = f"none of {len(self.paths)} files can be read: {told}"
             raise ReadError(msg) from self._last_error
         return found
 

@@ -95,6 +95,21 @@ def test_a_garbled_file_is_named(tmp_path: Path) -> None:
     registers.close()
 
 
+def test_where_no_file_can_be_read_it_is_said_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    for file in files:
+        file.write_text("1\n")
+    registers = Registers(lambda: files, alone=range(3))
+
+    def denied(fd: int, size: int, offset: int) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "pread", denied)
+    with pytest.raises(ReadError, match=r"none of 3 files can be read: .*/a: permission denied; .*/b: permission den"):
+        registers.numbers()
+    registers.close()
+
+
 def test_a_missing_file_is_an_error_at_opening_and_leaves_no_descriptor(tmp_path: Path) -> None:
     paths = [*_files(tmp_path, "1\n"), tmp_path / "none"]
     before = len(list(Path("/proc/self/fd").iterdir()))
