@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
-from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Traits
@@ -122,6 +122,67 @@ def test_what_came_while_a_reading_was_due_at_the_end_is_in_the_uncertainty(held
     assert early.joules == pytest.approx(17.0 + 10.0 * held_s, abs=1e-5)
     assert early.uncertainty_joules > 9.0 * held_s if held_s > 0.25 else early.uncertainty_joules < 1.0
     assert any("rows of the last 300 ms have not come yet" in w for w in early.warnings) == (held_s > 0.25)
+
+
+class _Counting(PolledSource):
+    """A sum of samples and their number, of which a power is made: 10 W, or 90 W from the second second on."""
+
+    identity = Identity("test")
+    channels = (
+        Channel("sum", Quantity.COUNT),
+        Channel("samples", Quantity.COUNT),
+        Channel(
+            "power",
+            Quantity.POWER,
+            derivation=Derivation.RATIO,
+            operands=("sum", "samples"),
+            refresh_s=0.04,
+            window_s=0.04,
+            domain="host",
+            resolution=0.0,
+        ),
+    )
+    traits = Traits(interval_s=0.04)
+
+    def poll(self) -> Sequence[float]:
+        seconds = (self._clock.now_ns() - self.begun_ns) * 1e-9
+        return [1e3 * (10.0 * seconds + 80.0 * max(0.0, seconds - 2.0)), 1e3 * seconds]
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.begun_ns = clock.now_ns()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("away_s", [0.5, 0.9])
+def test_a_mean_that_is_made_of_counters_knows_the_energy_of_a_hole_but_not_where_in_it(away_s: float) -> None:
+    clock = ManualClock()
+    with Sensor(_Counting(clock), "occ", clock, interval_s=1e6) as sensor:
+        whole, ends_inside = pmt.region("whole", sensor), pmt.region("ends inside", sensor)
+
+        def run(*pauses_s: float) -> None:
+            for pause_s in pauses_s:
+                clock.advance(pause_s)
+                acquisition_of(sensor).step()
+
+        run(*[0.04] * 40)
+        with whole:
+            with ends_inside:
+                run(*[0.04] * 5)  # until 1.8 s
+                clock.advance(away_s / 2.0)
+            clock.advance(away_s / 2.0)
+            run(0.0, *[0.04] * 5)
+        run(*[0.04] * 40)
+        all_of_it, part = whole["occ"], ends_inside["occ"]
+    truth = 10.0 * (0.4 + away_s) + 80.0 * (1.8 + away_s + 0.2 - 2.0)
+    assert all_of_it.joules == pytest.approx(truth, rel=1e-6)
+    assert all_of_it.uncertainty_joules < 5.0  # of the two ends
+    assert not any("no reading came" in w for w in all_of_it.warnings)
+    truth = 10.0 * (0.2 + away_s / 2.0) + 80.0 * max(0.0, 1.8 + away_s / 2.0 - 2.0)
+    assert abs(part.joules - truth) <= 2.0 * part.uncertainty_joules
+    assert abs(part.joules - truth) > 3.0
 
 
 def test_a_device_that_has_kept_its_readings_leaves_no_gap() -> None:

@@ -27,7 +27,7 @@ from pmtpy.analysis.uncertainty.channel_times import (
     span_s,
 )
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
-from pmtpy.core.channel import Channel, EnergyMethod
+from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.rows import Floats
 
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
@@ -132,8 +132,8 @@ def _alike(channels: Sequence[Channel], known: npt.NDArray[np.bool_], used: npt.
     """Sort the channels by how they follow time and by the rows that count for them."""
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(channels):
-        key = (c.energy_method, c.response, used[i].tobytes(), known[i].tobytes() if known is not used else b"")
-        groups.setdefault(key, []).append(i)
+        rows = (used[i].tobytes(), known[i].tobytes() if known is not used else b"")
+        groups.setdefault((c.energy_method, c.derivation, c.response, rows), []).append(i)
     return list(groups.values())
 
 
@@ -191,11 +191,11 @@ class _Together:
         peaks: list[float] = self._near(0.0, length).max(axis=1).tolist()
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
         times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
-        skipped = nothing
+        skipped, holes_s = nothing, 0.0
         if self.power:
-            between = interval.left_out_s
-            skipped = skipped_joules(self.t, self.p, rms, held=self.held, left_out_s=between, **times)
-        holes_s = self._holes_s(interval) if self.power else 0.0
+            known = [*interval.left_out_s, *self._counted_s(length)]
+            skipped = skipped_joules(self.t, self.p, rms, held=self.held, left_out_s=known, **times)
+            holes_s = self._holes_s(length, known)
         lowest, highest = self.p.min(axis=1).tolist(), self.p.max(axis=1).tolist()
         return [
             IntervalStatistics(
@@ -289,10 +289,22 @@ class _Together:
             found.append(math.sqrt(float(bend @ bend) / len(at)))
         return found
 
-    def _holes_s(self, interval: Interval) -> float:
+    def _counted_s(self, length: float) -> list[tuple[float, float]]:
+        """Times between rows of the interval that are long, and yet known: a ratio of two counters is the mean of each.
+
+        How the power went within one is not known, which an end inside of it would have to tell.
+        """
+        if self.like.derivation is not Derivation.RATIO:
+            return []
+        begin, end = self.t[:-1], self.t[1:]
+        at = np.flatnonzero((self.gaps > SEVERAL_RENEWALS * self.sample_s) & (begin >= 0.0) & (end <= length))
+        return list(zip(begin[at].tolist(), end[at].tolist(), strict=True))
+
+    def _holes_s(self, length: float, known: Sequence[tuple[float, float]]) -> float:
         """How much of the interval lies in holes: more than ten sample intervals without a row, which show none of it.
 
-        A window that reaches back over a hole shows its end. Of a stream the losses are counted.
+        A window that reaches back over a hole shows its end. Of a stream the losses are counted. What is ``known``
+        all the same is none.
         """
         if self.sample_s < STREAM_S:
             return 0.0
@@ -300,11 +312,11 @@ class _Together:
         if not len(at):
             return 0.0
         begin, end = self.t[at], self.t[at + 1]
-        for low, high in interval.left_out_s:
+        for low, high in known:
             there = (begin > low) | (end < high)
             begin, end = begin[there], end[there]
         end = np.maximum(end - (span_s(self.like) or 0.0), begin)
-        inside = np.minimum(end, interval.seconds) - np.maximum(begin, 0.0)
+        inside = np.minimum(end, length) - np.maximum(begin, 0.0)
         return float(np.maximum(inside, 0.0).sum())
 
     # -- the two ends ----------------------------------------------------------------------------------------------
