@@ -401,10 +401,15 @@ class RelayTransport:
 
 
 def relayed(transport: Transport, clock: Clock, *, backend: str, stop: bytes) -> Transport:
-    """Have a small process read a port that this one reads; any other transport is returned as it is."""
+    """Have a small process read a port that this one reads; any other transport is returned as it is.
+
+    Where there is no such process the port stays with ``transport``, whose owner still has to close it.
+    """
     if not isinstance(transport, DirectTransport):
         return transport
-    return RelayTransport(transport.detach(), clock, backend=backend, stop=stop)
+    relay = RelayTransport(transport.port, clock, backend=backend, stop=stop)
+    transport.detach()
+    return relay
 
 
 def taken_back(transport: Transport) -> Transport:

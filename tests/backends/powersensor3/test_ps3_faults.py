@@ -305,6 +305,20 @@ def test_what_is_called_python_and_is_none_is_told_from_the_relay(board: Virtual
     assert "did not run the relay process (status 3)" in found.stderr
 
 
+def test_where_no_relay_can_be_started_the_port_is_free_for_what_the_error_advises(
+    board: VirtualBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "python-editor"
+    other.write_text("#!/bin/sh\nexit 3\n")
+    other.chmod(0o755)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", str(other))
+        with pytest.raises(BackendUnavailableError, match="did not run the relay process") as error:
+            open_source(board.path, clock=CLOCK)
+    assert "transport=direct" in error.value.remedy
+    open_source(board.path, clock=CLOCK, transport="direct", timeout_s=0.0).close()
+
+
 OPEN_AND_TELL = """
     import os, sys, time
     from pmtpy.backends.powersensor3 import open_source
