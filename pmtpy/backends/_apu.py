@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pmtpy._handlers import of_a_handler
-from pmtpy.backends._sysfs import entries, optional_number
+from pmtpy.backends._sysfs import content_of, entries, optional_number
 
 _APU_FORMATS = frozenset({2, 3})
 _FORMAT_AT = 2
@@ -23,7 +23,7 @@ def is_apu(device: Path) -> bool:
     The file is read whole and once, as reading it again from the start gave zeros on one APU.
     """
     try:
-        table = (device / "gpu_metrics").read_bytes()
+        table = content_of(device / "gpu_metrics")
     except OSError as error:
         if of_a_handler(error):
             raise

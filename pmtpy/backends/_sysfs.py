@@ -58,12 +58,24 @@ def why(error: OSError) -> str:
     return _WORDS.get(error.errno or 0, error.strerror or str(error))
 
 
+def content_of(path: Path) -> bytes:
+    """Read an attribute once.
+
+    Raises OSError: as the kernel said it, also where the device is busy (EAGAIN), of which Python's files make a None.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _PAGE)
+    finally:
+        os.close(fd)
+
+
 def text_of(path: Path) -> str:
     """Read a text attribute once, without the newline, blanks and NULs at its ends.
 
     Raises OSError: as the kernel said it.
     """
-    return path.read_bytes()[:_PAGE].decode("utf-8", "replace").strip(" \t\r\n\0")
+    return content_of(path).decode("utf-8", "replace").strip(" \t\r\n\0")
 
 
 def optional_text(path: Path) -> str | None:
@@ -79,7 +91,7 @@ def optional_text(path: Path) -> str | None:
 def optional_number(path: Path) -> int | None:
     """Read a number that a device may lack; None where it cannot be read or is no number."""
     try:
-        return number(path.read_bytes())
+        return number(content_of(path))
     except (OSError, ValueError) as error:
         if of_a_handler(error):
             raise

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import pmtpy as pmt
+from pmtpy.backends._sysfs import content_of
 from pmtpy.regions.measurement import Measurement
 from tests.support.trees import (
     Constant,
@@ -165,15 +166,14 @@ def test_the_dies_of_amd_count_once_although_the_opener_is_held_up_between_them(
     processor(stage.tree, AMD)
     for die in (0, 1):
         zone(stage.tree, str(die), f"package-0-die-{die}", register(HUNDRED, unit_j=2.0**-16), limits=False)
-    read = Path.read_bytes
 
     def held_up(path: Path) -> bytes:
-        content = read(path)
+        content = content_of(path)
         if path.name == "energy_uj":
             stage.clock.advance(0.03)
         return content
 
-    monkeypatch.setattr(Path, "read_bytes", held_up)
+    monkeypatch.setattr("pmtpy.backends.rapl._device.content_of", held_up)
     total = stage.measure("rapl", 0.5)
     assert total.joules == pytest.approx(50.0, abs=0.3)
     assert told(total, "counted once per package")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pmtpy._handlers import of_a_handler
 from pmtpy.backends._ina import in_turn
-from pmtpy.backends._sysfs import number, optional_number, optional_text, sysfs_root, why
+from pmtpy.backends._sysfs import content_of, number, optional_number, optional_text, sysfs_root, why
 from pmtpy.backends.hwmon import _channels as meaning
 from pmtpy.backends.hwmon._device import QUANTITIES, UNITS, Attribute, Chip, scan
 from pmtpy.backends.hwmon._source import ASLEEP, REMEDY, UNPLUG, HwmonSource
@@ -239,7 +239,7 @@ def _first_reading(chip: Chip, attribute: Attribute) -> tuple[str, bool]:
     if reason:
         return reason, False
     try:
-        value = number(attribute.path.read_bytes())
+        value = number(content_of(attribute.path))
     except OSError as error:
         if of_a_handler(error):
             raise

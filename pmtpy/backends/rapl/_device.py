@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pmtpy._handlers import of_a_handler
-from pmtpy.backends._sysfs import entries, number, optional_number, optional_text, why
+from pmtpy.backends._sysfs import content_of, entries, number, optional_number, optional_text, why
 from pmtpy.backends.rapl._channels import IN_TOTAL, MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter, parse_zone_name
 from pmtpy.core.channel import Channel
 
@@ -178,7 +178,7 @@ def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
 
 def _first_reading(path: Path) -> tuple[int | None, str, bool]:
     try:
-        value = number(path.read_bytes())
+        value = number(content_of(path))
     except OSError as error:
         if of_a_handler(error):
             raise

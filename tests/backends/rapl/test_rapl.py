@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import math
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -375,6 +377,24 @@ def test_an_unreadable_zone_is_named_and_the_total_called_partial(
     assert total_names(source) == ["package0", "package0.dram", "package1"]
     assert any("package1.dram is left out" in n and "PARTIAL" in n for n in source.identity.notes)
     source.close()
+
+
+def test_a_zone_that_is_busy_at_the_opening_is_named(
+    make: Callable[..., Processors], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processors = make("server")
+    busy = (processors.tree.root / processors.energy_file("intel-rapl:1:0")).stat().st_ino
+    read = os.read
+
+    def answer(fd: int, size: int) -> bytes:
+        if os.fstat(fd).st_ino == busy:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return read(fd, size)
+
+    monkeypatch.setattr(os, "read", answer)
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    source.close()
+    assert any("package1.dram is left out" in n and "the device is busy" in n for n in source.identity.notes)
 
 
 @pytest.mark.parametrize("via", ["powercap", "perf"])
