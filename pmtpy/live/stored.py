@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.closing import Closing
 from pmtpy.core.markers import Span, marker_column
@@ -26,7 +27,7 @@ from pmtpy.io.recorded import marks_in, regions_in
 from pmtpy.io.uncovered import Uncovered, UncoveredRows
 from pmtpy.live._grown import Rows
 from pmtpy.live._roomy import roomy_file
-from pmtpy.live.tracks import CONTEXT_ROWS, Line, layout_of, lines_of, said_of
+from pmtpy.live.tracks import Line, layout_of, lines_of, said_of
 from pmtpy.plotting.decimate import Envelope, envelope, interrupted
 from pmtpy.plotting.slices import Slicer
 

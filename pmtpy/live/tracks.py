@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from pmtpy.analysis.uncertainty.interval import Interval, left_out
+from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span, at_own_instants
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LONG_GAP = 4  # times from one checkpoint of energy to the next
-CONTEXT_ROWS = 300  # rows on either side of an end: they tell how the power moves
 
 
 @dataclass(frozen=True, slots=True)

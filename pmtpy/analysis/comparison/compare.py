@@ -22,7 +22,7 @@ from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
-from pmtpy.analysis.uncertainty.interval_statistics import summarise
+from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS, summarise
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
@@ -183,7 +183,9 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
 
     aged_s = p.trace.aged_s if own or not is_power(channel) else 0.0
     interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s, spacing_s=p.spacing_s)
-    (statistics,) = summarise([channel], np.asarray(p.t_s - start, np.float64), p.watts[None], interval)
+    first, last = p.t_s.searchsorted([start, end]).tolist()
+    near = slice(max(0, first - CONTEXT_ROWS), last + CONTEXT_ROWS)
+    (statistics,) = summarise([channel], np.asarray(p.t_s[near] - start, np.float64), p.watts[None, near], interval)
     judged = uncertainty_budget(channel, statistics)
     doubt = (
         () if stated is not None else (f"{p.trace.name}: how well it is calibrated is not known, and not in its +-",)

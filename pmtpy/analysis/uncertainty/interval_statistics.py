@@ -31,6 +31,7 @@ from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.rows import Floats
 
 CONTEXT_SAMPLES = 20  # on either side: they tell how the power moves where the interval itself has but a few
+CONTEXT_ROWS = 300  # on either side of an end, where all rows of a recording are at hand: more tell nothing new
 CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that time must have been seen
 _APART = 0.99  # of a sample interval: of the polls of one reading those are taken that are so far apart
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.

@@ -24,6 +24,7 @@ from tests.support.recorded import read_log, read_pmd, read_stamps
 from tests.support.simulated import Bench, pseudo_random_bench, square_bench
 
 SECONDS = 12.0
+SOLVE = Span(20.0, 40.0, "solve")
 METER = Channel("meter", Quantity.POWER, refresh_s=2e-4, resolution=0.0, gain_u=0.002)
 GPU = Channel("gpu", Quantity.POWER, resolution=0.0, gain_u=0.05)
 
@@ -267,6 +268,19 @@ def test_the_mean_power_is_that_of_the_time_whose_energy_is_known() -> None:
     assert row.energies["sums"].watts == pytest.approx(80.0, rel=1e-3)
     assert row.energies["bridged"].watts == pytest.approx(80.0, rel=1e-3)
     assert abs(row.energies["sums"].sigmas) < 2.0  # it may have been as much as the rest
+
+
+def test_rows_far_from_a_region_are_not_gone_through_for_it() -> None:
+    t = np.arange(0.0, 60.0, 0.01)
+    calm = 100.0 + np.random.default_rng(1).standard_normal(len(t))
+    wild = np.where(t < 45.0, calm, calm + 50.0 * (np.arange(len(t)) % 2))
+    found = [
+        compare([Trace("a", t, watts, channel=METER), Trace("b", t[::2], watts[::2])], one_clock=True, regions=[SOLVE])
+        for watts in (calm, wild)
+    ]
+    one, other = (next(r for r in f.regions if r.region == SOLVE).energies["a"] for f in found)
+    assert one.uncertainty_joules == other.uncertainty_joules > 0.0
+    assert one.joules == pytest.approx(2000.0, rel=1e-3)
 
 
 def test_rows_of_one_instant_make_nothing_finely_sampled() -> None:
