@@ -33,6 +33,10 @@ _TOLD = 2  # files that are named where none can be read: they fail for one reas
 # The device behind the descriptor has been removed, or replaced by another.
 VANISHED = frozenset({errno.ENODEV, errno.ENOENT, errno.ESTALE, errno.EBADF})
 
+# What a bus that another master had, or a firmware that did something else, says at that moment.
+_PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EIO})
+TRIES = 3  # at the opening: what failed at a moment is left out for as long as the sensor is open
+
 _WORDS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
@@ -58,16 +62,20 @@ def why(error: OSError) -> str:
     return _WORDS.get(error.errno or 0, error.strerror or str(error))
 
 
-def content_of(path: Path) -> bytes:
-    """Read an attribute once.
+def content_of(path: Path, tries: int = TRIES) -> bytes:
+    """Read an attribute, and again where a bus or a firmware had no time: it is read at the opening, for good.
 
     Raises OSError: as the kernel said it, also where the device is busy (EAGAIN), of which Python's files make a None.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(fd, _PAGE)
+        return os.pread(fd, _PAGE, 0)
+    except OSError as error:
+        if tries <= 1 or of_a_handler(error) or error.errno not in _PASSING:
+            raise
     finally:
         os.close(fd)
+    return content_of(path, tries - 1)
 
 
 def text_of(path: Path) -> str:

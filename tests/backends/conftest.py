@@ -33,12 +33,12 @@ class FailingFiles:
     """
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
+        self._codes: dict[str, list[int]] = {}
         self._pread = os.pread
 
-    def fail(self, path: Path, code: int) -> None:
-        """Let reading ``path`` fail with ``code``."""
-        self._codes[str(path.resolve())] = code
+    def fail(self, path: Path, code: int, times: int = 1_000_000) -> None:
+        """Let reading ``path`` fail with ``code``, for ever or some times."""
+        self._codes[str(path.resolve())] = [code] * times
 
     def heal(self, path: Path) -> None:
         """Let ``path`` be read again."""
@@ -47,8 +47,9 @@ class FailingFiles:
     def pread(self, fd: int, size: int, offset: int, /) -> bytes:
         """Answer as the kernel would."""
         path = str(Path(f"/proc/self/fd/{fd}").readlink())
-        code = errno.ENODEV if path.endswith(" (deleted)") else self._codes.get(path)
-        if code is not None:
+        codes = [errno.ENODEV] if path.endswith(" (deleted)") else self._codes.get(path)
+        if codes:
+            code = codes.pop()
             raise OSError(code, os.strerror(code))
         return self._pread(fd, size, offset)
 

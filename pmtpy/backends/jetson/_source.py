@@ -11,7 +11,7 @@ from typing import Any
 from pmtpy._handlers import of_a_handler
 from pmtpy.backends._assumed_gain import METER_U
 from pmtpy.backends._ina import shunt_changed
-from pmtpy.backends._sysfs import Registers, number, why
+from pmtpy.backends._sysfs import TRIES, Registers, number, why
 from pmtpy.backends.jetson._channels import KIT, MODULE, Board, Plan
 from pmtpy.backends.jetson._device import Rail, rails
 from pmtpy.backends.machine import IN_A_CONTAINER
@@ -45,8 +45,8 @@ class Live:
 
 
 def probe(found: list[Rail]) -> tuple[list[Live], list[str]]:
-    """Read each rail once, so that one dead channel does not make all of them unreadable."""
-    read = [(rail, _once(rail)) for rail in found]
+    """Read each rail, so that one dead channel does not make all of them unreadable."""
+    read = [(rail, _first(rail)) for rail in found]
     live = [Live(rail, numbers[0] / 1000) for rail, numbers in read if not isinstance(numbers, ReadError)]
     notes = [
         f"left out: {rail.label or 'a channel without a name'} of {rail.chip}: {error}"
@@ -54,6 +54,16 @@ def probe(found: list[Rail]) -> tuple[list[Live], list[str]]:
         if isinstance(error, ReadError)
     ]
     return live, notes
+
+
+def _first(rail: Rail) -> list[float] | ReadError:
+    """Read a rail, and again where it fails: the bus may have been busy."""
+    numbers = _once(rail)
+    for _ in range(TRIES - 1):
+        if not isinstance(numbers, ReadError):
+            break
+        numbers = _once(rail)
+    return numbers
 
 
 def _once(rail: Rail) -> list[float] | ReadError:

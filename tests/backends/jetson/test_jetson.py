@@ -229,6 +229,13 @@ def test_a_channel_without_data_is_left_out_with_a_note(orin: Bench, failing_fil
     assert any("VDDQ_VDD2_1V8AO" in note and "no data" in note for note in source.identity.notes)
 
 
+def test_a_bus_that_is_busy_at_the_opening_costs_no_rail(orin: Bench, failing_files: FailingFiles) -> None:
+    failing_files.fail(orin.path("devices/**/1-0040/hwmon/*/curr1_input"), errno.EAGAIN, 2)
+    source = orin.open()
+    assert len(Layout(source.channels).in_total) == 3
+    assert not any("left out" in note for note in source.identity.notes)
+
+
 def test_without_one_rail_of_the_total_there_is_no_total(orin: Bench, failing_files: FailingFiles) -> None:
     failing_files.fail(orin.path("devices/**/1-0040/hwmon/*/in3_input"), errno.EIO)
     source = orin.open()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import math
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from pmtpy.errors import BackendUnavailableError, CoverageError, ReadError, Sour
 from pmtpy.regions.region import region
 from pmtpy.sensor.sensor import Sensor
 from pmtpy.testing import check_source, check_truth
+from tests.backends.conftest import FailingFiles
 
 
 @pytest.fixture
@@ -379,22 +379,17 @@ def test_an_unreadable_zone_is_named_and_the_total_called_partial(
     source.close()
 
 
-def test_a_zone_that_is_busy_at_the_opening_is_named(
-    make: Callable[..., Processors], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("times", "left_out"), [(2, False), (3, True)])
+def test_a_zone_that_is_busy_at_the_opening_is_asked_again_and_named(
+    make: Callable[..., Processors], clock: ManualClock, failing_files: FailingFiles, times: int, *, left_out: bool
 ) -> None:
     processors = make("server")
-    busy = (processors.tree.root / processors.energy_file("intel-rapl:1:0")).stat().st_ino
-    read = os.read
-
-    def answer(fd: int, size: int) -> bytes:
-        if os.fstat(fd).st_ino == busy:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        return read(fd, size)
-
-    monkeypatch.setattr(os, "read", answer)
+    busy = processors.tree.root / processors.energy_file("intel-rapl:1:0")
+    failing_files.fail(busy, errno.EAGAIN, times)
     source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
     source.close()
-    assert any("package1.dram is left out" in n and "the device is busy" in n for n in source.identity.notes)
+    notes = source.identity.notes
+    assert any("package1.dram is left out" in n and "the device is busy" in n for n in notes) == left_out
 
 
 @pytest.mark.parametrize("via", ["powercap", "perf"])
