@@ -102,7 +102,7 @@ def test_it_comes_out_of_a_reading_of_files(
             files.numbers()
     assert files.numbers() == [1]
     with monkeypatch.context() as patch:
-        patch.setattr("os.read", interrupted)
+        patch.setattr("os.pread", interrupted)
         for read in (_sysfs.optional_number, _sysfs.optional_text):
             with pytest.raises(kind, match="time is up"):
                 read(tmp_path / "energy_uj")
