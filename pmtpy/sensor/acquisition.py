@@ -211,9 +211,9 @@ class Acquisition:
         if self.intake.unusable:
             raise SensorClosedError(self.intake.unusable)
         wake = self.demand.enter()
-        if not self.demand.always and (wake or not self._watch.going):
-            self.schedule()
         try:
+            if not self.demand.always and (wake or not self._watch.going):
+                self.schedule()
             if self.demand.always:
                 start = self._noted_now(self.clock.now_ns())
             else:

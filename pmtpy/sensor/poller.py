@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, Wake
+from pmtpy.errors import PmtError
 
 _JOIN_S = 10.0
 _LOOK_S, _MAX_LOOK_S = 5e-5, 5e-3  # between two looks at a step that is to end
@@ -49,12 +50,15 @@ class Poller:
         self._thread: threading.Thread | None = None
 
     def add(self, step: Callable[[], None], period_s: float, *, dither: bool = False) -> Task:
-        """Run ``step`` every ``period_s`` seconds from now on; with ``dither`` at a random instant of each period."""
+        """Run ``step`` every ``period_s`` seconds from now on; with ``dither`` at a random instant of each period.
+
+        Raises PmtError: no thread can be started.
+        """
         task = Task(step, (max(1, round(period_s * 1e9)), dither))
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                thread.start()  # it waits for the lock; where it cannot be begun, there is none
+                _start(thread)  # it waits for the lock; where it cannot be begun, there is none
                 self._thread = thread
             self._due.setdefault(task.schedule, self._after_now(task.schedule))  # first: what has tasks is due
             self._tasks[task.schedule] = [*self._tasks.get(task.schedule, ()), task]
@@ -118,6 +122,17 @@ class Poller:
                 task.step()
             finally:
                 self._running = None
+
+
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError as error:
+        msg = (
+            f"sensors are read by a thread in the background, and none can be started ({error}): this process or its "
+            "container has too many (ulimit -u, pids.max), or Python is about to end"
+        )
+        raise PmtError(msg) from error
 
 
 def _wait_for(come: Callable[[], bool]) -> bool:

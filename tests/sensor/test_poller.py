@@ -6,8 +6,11 @@ import threading
 
 import pytest
 
-from pmtpy.core.clock import HOST_CLOCK
+import pmtpy as pmt
+from pmtpy.core.clock import HOST_CLOCK, ManualClock
+from pmtpy.emulators.rapl import open_virtual
 from pmtpy.sensor.poller import Poller
+from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.trees import SteppedClock
 
 _HANG_S = 9.0  # less than the time after which it gives up waiting for a thread
@@ -66,3 +69,22 @@ def test_dithered_instants_are_one_in_each_period_and_keep_step_with_nothing() -
     # Of uniform phases a tenth each lies in each tenth of the period; the standard deviation of its count is 6.
     tenths = [t % 50_000_000 // 5_000_000 for t in instants]
     assert all(10 <= tenths.count(tenth) <= 70 for tenth in range(10))
+
+
+def test_where_no_thread_can_be_started_it_is_said_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock = ManualClock()
+    with Sensor(open_virtual(clock=clock), "rapl", clock) as sensor:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with (
+                pytest.raises(pmt.PmtError, match=r"none can be started \(can't start new thread\): .*pids.max"),
+                pmt.region("work", sensor),
+            ):
+                pass
+        assert acquisition_of(sensor).demand.regions == 0
+        with pmt.region("work", sensor) as region:
+            clock.advance(1.0)
+        assert region["rapl"].seconds == pytest.approx(1.0, abs=0.1)
