@@ -36,7 +36,7 @@ _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 _LATELY_S = 1.0  # how far back it is looked what a stream does
-_OVERDUE = 2.5  # polls: a row of one is as old as that where the next was just about to end, and ran late itself
+_OVERDUE = 2.5  # times between rows: one is as old as that where the next was just about to come, and ran late itself
 _ALL_S = 1e9  # of what is kept
 _OF_ANOTHER = (
     "its readings change at multiples of {} only, {:.3g} times what its profile says ({}): the profile is probably of "
@@ -240,8 +240,10 @@ class Kept(NamedTuple):
 
 def _lately(made: Acquisition, b: CurvePoint) -> tuple[Frame, ...]:
     """Return the rows that tell what a power does while none has come though it was due; nothing where they have."""
-    intake = made.intake
-    due_s = 0.0 if intake.source.traits.streaming else _OVERDUE * intake.period_s
+    traits, apart_s = made.intake.source.traits, made.intake.period_s
+    if traits.timestamps is Timestamps.DEVICE_UPDATE:  # a row for what is new alone
+        apart_s = max([apart_s, *[c.refresh_s or 0.0 for c in made.layout.energy]])
+    due_s = 0.0 if traits.streaming else _OVERDUE * apart_s
     if b.extended_ns <= due_s * 1e9:
         return ()
     return made.around(b, b, max(_LATELY_S, CONTEXT_AHEAD * b.extended_ns / 1e9)).frames

@@ -12,7 +12,7 @@ import pmtpy as pmt
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
-from pmtpy.core.source import PolledSource, Traits
+from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.live.stored import StoredTrack
 from pmtpy.live.tracks import select
 from pmtpy.sensor.sensor import Sensor, acquisition_of
@@ -122,6 +122,28 @@ def test_what_came_while_a_reading_was_due_at_the_end_is_in_the_uncertainty(held
     assert early.joules == pytest.approx(17.0 + 10.0 * held_s, abs=1e-5)
     assert early.uncertainty_joules > 9.0 * held_s if held_s > 0.25 else early.uncertainty_joules < 1.0
     assert any("rows of the last 300 ms have not come yet" in w for w in early.warnings) == (held_s > 0.25)
+
+
+@pytest.mark.parametrize("age_s", [0.14, 0.3])
+def test_a_register_that_is_read_twice_as_often_as_it_is_renewed_is_not_late_for_that(age_s: float) -> None:
+    clock = ManualClock()
+    supply = _Supply(clock)
+    supply.keeps, supply.traits = True, Traits(interval_s=0.05, blocking=True, timestamps=Timestamps.DEVICE_UPDATE)
+    with Sensor(supply, "supply", clock, interval_s=1e6) as sensor:  # nobody reads but this test
+        acquisition_of(sensor).intake.period_s = 0.05
+        region = pmt.region("work", sensor)
+        for _ in range(20):
+            clock.advance(0.1)
+            acquisition_of(sensor).step()
+        with region:
+            for _ in range(20):
+                clock.advance(0.1)
+                acquisition_of(sensor).step()
+            clock.advance(age_s)
+        early = region["supply"]
+    assert early.joules == pytest.approx(10.0 * (2.0 + age_s), abs=1e-5)
+    assert any("have not come yet" in w for w in early.warnings) == (age_s > 0.2)
+    assert early.uncertainty_joules < 1.5 if age_s < 0.2 else early.uncertainty_joules > 10.0 * age_s
 
 
 class _Counting(PolledSource):
