@@ -42,4 +42,4 @@ def test_a_sub_interpreter_opens_no_sensor_and_keeps_no_program_from_ending() ->
     said = done.stdout.splitlines()
     assert [line.partition(":")[0] for line in said if "sub-interpreter" in line] == ["rapl", "nvml"]
     assert sum("main interpreter" in line for line in said) == 2
-    assert said[-1] == "the end"
+    assert "the end" in said  # each has a buffer of its own
