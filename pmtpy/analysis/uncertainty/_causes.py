@@ -210,9 +210,7 @@ class Causes:
         read_at_both = not self.power and seen.start.gap_s == seen.end.gap_s == 0.0
         if read_at_both or seen.seconds >= self.needed_s or seen.uncovered_s >= seen.seconds:
             return 0.0
-        limit = self.channel.max_watts
-        top = limit if limit is not None else 2.0 * max(self.mean_w, seen.peak_watts)
-        return (1.0 - seen.seconds / self.needed_s) * top * seen.seconds / 2.0 / _BOUND
+        return (1.0 - seen.seconds / self.needed_s) * self._most_w() * seen.seconds / 2.0 / _BOUND
 
     def _never_moved(self) -> bool:
         """Whether a counter has stood since it began to count."""
@@ -234,17 +232,28 @@ class Causes:
 
         Where that is because rows are late, it may have held the largest power of late. A hole over which the rows
         beside it were joined, and the time since a reading was due at the end, may have held as much more, or less:
-        what came and went within it nobody saw.
+        what came and went within it nobody saw. Where that is most of the time, the rest does not tell of it.
         """
         seen, limit = self.seen, self.channel.max_watts
         most = max(self.mean_w, seen.late.peak_watts if seen.late is not None else 0.0)
-        bridged = self.mean_w * seen.bridged_s + most * self.overdue_s()
+        bridged = self._bridged() + most * self.overdue_s()
         if seen.uncovered_s <= 0.0:
             return bridged
         known_s = seen.seconds - seen.uncovered_s
         if known_s > self.sample_s or (known_s > 0.0 and self.mean_w):
             return most * seen.uncovered_s + bridged
         return math.nan if limit is None else limit * seen.uncovered_s / _BOUND + bridged
+
+    def _bridged(self) -> float:
+        seen = self.seen
+        if 2.0 * seen.bridged_s <= seen.seconds:
+            return self.mean_w * seen.bridged_s
+        return max(self._most_w() / _BOUND, self.mean_w) * seen.bridged_s
+
+    def _most_w(self) -> float:
+        """Power that nobody saw, at most: the limit, or twice what was seen."""
+        limit = self.channel.max_watts
+        return limit if limit is not None else 2.0 * max(self.mean_w, self.seen.peak_watts)
 
     def overdue_s(self) -> float:
         """For how long, up to the end, a register was not read though it was due; a stream's rows are on their way."""

@@ -26,6 +26,7 @@ from pmtpy.analysis.uncertainty.channel_times import (
     row_age_s,
     span_s,
 )
+from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE
 from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.rows import Floats
@@ -37,6 +38,7 @@ _APART = 0.99  # of a sample interval: of the polls of one reading those are tak
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
 _MIN_STEPS = 4  # that a quartile needs
+_MISSED = 3.0  # sample intervals without a row, in which two whole ones are not seen: skipped now and then, it is one
 _LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
 
 
@@ -302,14 +304,17 @@ class _Together:
         return list(zip(begin[at].tolist(), end[at].tolist(), strict=True))
 
     def _holes_s(self, length: float, known: Sequence[tuple[float, float]]) -> float:
-        """How much of the interval lies in holes: more than ten sample intervals without a row, which show none of it.
+        """How much of the interval lies in holes: times without a row, which show none of it.
 
-        A window that reaches back over a hole shows its end. Of a stream the losses are counted. What is ``known``
-        all the same is none.
+        They are longer than ten sample intervals, or as long as three of them where that is a good part of the
+        interval: of a short one a busy machine leaves no reading of a whole piece of work. A window that reaches back
+        over a hole shows its end. Of a stream the losses are counted. What is ``known`` all the same is none.
         """
         if self.sample_s < STREAM_S:
             return 0.0
-        at = np.flatnonzero(self.gaps > HOLE * self.sample_s)
+        at = np.flatnonzero(
+            self.gaps > min(HOLE * self.sample_s, max(_MISSED * self.sample_s, DOUBTFUL_SHARE * length))
+        )
         if not len(at):
             return 0.0
         begin, end = self.t[at], self.t[at + 1]

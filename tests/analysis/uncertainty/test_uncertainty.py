@@ -397,6 +397,30 @@ def test_evidence_is_read_off_the_rows_around_the_edges() -> None:
     assert beyond.end.gap_s == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("limit_w", [700.0, None])
+@pytest.mark.parametrize(
+    ("seconds", "hole_s", "per_watt_s"),
+    [
+        (0.8, 0.6, None),  # most of it was not seen: the rest does not tell
+        (2.0, 0.6, 0.6),
+        (0.8, 0.25, 0.0),  # one reading was skipped, and part of a second
+        (8.0, 0.6, 0.0),  # a busy machine, of which much is seen
+        (8.0, 1.5, 1.5),
+    ],
+)
+def test_a_hole_counts_where_it_is_a_good_part_of_the_interval(
+    seconds: float, hole_s: float, per_watt_s: float | None, limit_w: float | None
+) -> None:
+    channel = replace(POWER.timed(window_s=0.0), max_watts=limit_w)
+    t_s = 0.05 + np.concatenate((np.arange(-100, 1) * 0.1, hole_s + np.arange(200) * 0.1))
+    t_ns, watts = np.rint(t_s * 1e9).astype(np.int64), np.full(len(t_s), 60.0)
+    seen = summarise_one(channel, t_ns, watts, start_ns=0, end_ns=round(seconds * 1e9), joules=60.0 * seconds)
+    judged = uncertainty_budget(channel, seen)
+    unseen_j = hole_s * (limit_w or 120.0) / math.sqrt(3.0) if per_watt_s is None else 60.0 * per_watt_s
+    assert dict(judged.components).get("uncovered", 0.0) == pytest.approx(unseen_j)
+    assert any("no reading came" in w for w in judged.warnings) == (unseen_j > 0.0)
+
+
 @given(
     at=st.lists(st.integers(0, 10**10), unique=True, max_size=20).map(sorted),
     start=st.integers(0, 10**10),
