@@ -16,7 +16,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import MEMORIES_S, OFF_LINE
 from pmtpy.analysis.characterisation._forward import METER_GRAIN, point_of, problem_of
-from pmtpy.analysis.characterisation.kernel import KernelFit
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.signal.estimate import (
     SAME_SHARE,
     STANDS_OUT,
@@ -36,6 +36,11 @@ from pmtpy.errors import DeclinedError
 _FASTEST_HZ = 0.5  # of what lasts: the fastest memory; what moves faster averages out in a region
 _VARIANCES = np.geomspace(1e-4, 30.0, 16)  # of what lasts, in those of the residuals
 _MEANS = 4  # short means in a long one
+# Of a load's standard deviation: less of it that the sensor follows shows a gain by its kernel alone. Drawn squares
+# without a rest have 0.001 to 0.04 (12 s, spreads of 0.3 and 0.5 s), telegraphs 0.15 and more, squares with a rest 0.5.
+_MIN_FOLLOWED = 0.1
+_LONGEST_PARTS = 2.5  # in a recording: what turns seldomer is a change in it, not a part of its rate
+_MOST_CELLS = 2**18
 _SAME_UNIT = 0.5  # no sensor shows less of the power, or as much more
 
 
@@ -65,6 +70,7 @@ class Points:
     shown_w: Floats
     line: tuple[Estimate, Estimate]  # gain and offset of what was shown, by the fit that laid the two on each other
     doubt_w: float = 0.0  # standard uncertainty of all readings by what else the kernel may be
+    premise: str = ""  # what the line is right by alone, where the load does not prove it
 
 
 def of_means(points: Points) -> Points:
@@ -127,7 +133,7 @@ def line_of(points: Points) -> Transfer:
         state_w,
         state_s,
         _explained(y, residuals, w),
-        "; ".join(filter(None, (_units(gain.value), _note(bend)))),
+        "; ".join(filter(None, (points.premise, _units(gain.value), _note(bend)))),
     )
 
 
@@ -260,4 +266,28 @@ def points_of(updates: Updates, meter: PowerTrace, fit: KernelFit, pivot_s: floa
         apart = [float(np.mean(problem.filtered(point) - x)) for point in shapes]
         each = zip(fit.shapes, apart, strict=True)
         doubt = fit.best.gain.value * math.sqrt(sum(share.get(s.family, 0.0) * off * off for s, off in each))
-    return Points(problem.middle + problem.t, x, problem.y, (fit.best.gain, fit.best.intercept_w), doubt)
+    t = problem.middle + problem.t
+    return Points(t, x, problem.y, (fit.best.gain, fit.best.intercept_w), doubt, _premise(meter, t, fit))
+
+
+def _premise(meter: PowerTrace, t_s: Floats, fit: KernelFit) -> str:
+    """Say that the gain hangs on the shape of the kernel, where no part of the load is slow enough to be followed.
+
+    All kernels of unit sum and one spread ``s`` of ages show what turns slower than ``1/(2 pi s)`` nearly alike, and
+    of what is faster each another share.
+    """
+    spread = fit.spread.value
+    begin, end = max(float(t_s[0]), meter.start_s), min(float(t_s[-1]), meter.end_s)
+    cell = max(min(float(np.median(np.diff(t_s))), spread) / 2.0, (end - begin) / _MOST_CELLS)
+    power = np.diff(np.interp(np.arange(begin, end, cell), meter.t_s, meter.joules)) / cell
+    turns = np.abs(np.fft.rfft(power - np.mean(power))) ** 2  # untapered: a rest is at the ends
+    hertz = np.fft.rfftfreq(len(power), cell)
+    followed_hz = max(1.0 / (2.0 * math.pi * max(spread, 1e-12)), _LONGEST_PARTS / (end - begin))
+    if float(np.sum(turns[hertz < followed_hz])) >= _MIN_FOLLOWED**2 * float(np.sum(turns)):
+        return ""
+    named = f"the {fit.family} that was fitted" if fit.family != AMBIGUOUS else "one of those that were fitted"
+    kernel = named if fit.free is None else "the one of free shape"
+    return (
+        f"no part of the load is slow enough for the sensor to follow: gain and offset are right only if its kernel is "
+        f"{kernel}, which such a load does not prove; record some rest before it, or a load that is not regular"
+    )

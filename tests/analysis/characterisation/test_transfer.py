@@ -17,7 +17,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError
 from tests.support.drawn_sensors import Kernel, Polls, Power, Sensor, record
-from tests.support.simulated import pseudo_random_bench, square_bench
+from tests.support.simulated import Bench, pseudo_random_bench, square_bench
 
 
 def line(gain: float, intercept_w: float) -> tuple[Estimate, Estimate]:
@@ -50,6 +50,20 @@ def test_constant_power_and_few_updates_are_declined() -> None:
         line_of(Points(np.arange(100.0), rng.normal(100.0, 0.3, 100), rng.normal(95.0, 0.3, 100), unsure))
     with pytest.raises(DeclinedError, match="too few"):
         line_of(Points(np.arange(5.0), np.arange(5.0), np.arange(5.0), line(1.0, 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "rests_on"), [(7.0, "only if its kernel is the boxcar that was fitted"), (1.0, "")]
+)
+def test_a_gain_that_rests_on_the_shape_of_the_kernel_alone_says_so(begin_s: float, rests_on: str) -> None:
+    """A load that only repeats, faster than the window; and the same load with the rest before it, up to 5 s."""
+    model = SensorModel(0.1, 0.01, window_s=0.5, gain=0.95, offset_w=-1.0, noise_w=0.3, step_w=0.01)
+    bench = Bench((np.arange(5.0, 29.0, 0.45)[:, None] + [0.0, 0.18]).ravel(), 30.0)
+    t = np.arange(begin_s, 28.0, 1e-3)
+    updates, meter = bench.updates(model).between(begin_s, 28.0), PowerTrace.from_energy(t, bench.load.joules(t))
+    found = line_of(points_of(updates, meter, fit_kernel(updates, meter, metered=True, pivot_s=15.0), 15.0))
+    assert found.gain.contains(0.95)
+    assert rests_on in found.note if rests_on else not found.note
 
 
 def test_a_dynamic_trace_gives_the_steady_gradient() -> None:
