@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pmtpy.core.channel import Channel, Quantity
 
@@ -53,6 +53,7 @@ class Part:
     package: int = 0  # physical package (socket); for PSYS the package whose register shows it
     die: int | None = None  # die inside the package, where the kernel counts dies separately
     mmio: bool = False  # seen through the second window onto the same registers
+    zone: int | None = None  # number of the top zone, where several zones of one name count different things
 
     @property
     def name(self) -> str:
@@ -61,14 +62,15 @@ class Part:
             own = f"psys{self.package}" if self.package else "psys"
         else:
             own = f"package{self.package}" + ("" if self.die is None else f".die{self.die}")
-            own += "" if self.kind is Kind.PACKAGE else f".{self.kind.value}"
+        own += "" if self.zone is None else f".zone{self.zone}"
+        own += "" if self.kind in {Kind.PACKAGE, Kind.PSYS} else f".{self.kind.value}"
         return f"mmio.{own}" if self.mmio else own
 
     @property
-    def order(self) -> tuple[bool, bool, int, int, int]:
-        """Key that sorts parts as people read them: by package, die and kind; platform and duplicates last."""
-        die = -1 if self.die is None else self.die
-        return self.mmio, self.kind is Kind.PSYS, self.package, die, list(Kind).index(self.kind)
+    def order(self) -> tuple[bool, bool, int, int, int, int]:
+        """Key that sorts parts as people read them: by package, die, zone, kind; platform and duplicates last."""
+        die, zone = (-1 if number is None else number for number in (self.die, self.zone))
+        return self.mmio, self.kind is Kind.PSYS, self.package, die, zone, list(Kind).index(self.kind)
 
     def domain(self, *, dies_mirrored: bool = False) -> str:
         """Path of the physical part; empty for the platform, which contains the rest and is never added to it.
@@ -80,8 +82,10 @@ class Part:
         socket = f"host/socket{self.package}"
         if self.die is not None and not dies_mirrored:
             socket += f"/die{self.die}"
-        inside = {Kind.PACKAGE: "package", Kind.DRAM: "dram"}
-        return f"{socket}/{inside.get(self.kind, f'package/{self.kind.value}')}"
+        # Below what the name says, so that whoever else counts all of that is not added to them.
+        zone = "" if self.zone is None else f"/zone{self.zone}"
+        inside = {Kind.PACKAGE: f"package{zone}", Kind.DRAM: f"dram{zone}"}
+        return f"{socket}/{inside.get(self.kind, f'package{zone}/{self.kind.value}')}"
 
 
 def parse_zone_name(name: str, parent: Part | None, *, amd: bool = False) -> Part | None:
@@ -91,7 +95,7 @@ def parse_zone_name(name: str, parent: Part | None, *, amd: bool = False) -> Par
     if match := re.fullmatch(r"psys(?:-(\d{1,6}))?", name):
         return Part(Kind.PSYS, int(match[1] or 0))
     if parent is not None and parent.kind is Kind.PACKAGE and name in {"core", "uncore", "dram"}:
-        return Part(Kind.ONE_CORE if amd and name == "core" else Kind(name), parent.package, parent.die)
+        return replace(parent, kind=Kind.ONE_CORE if amd and name == "core" else Kind(name))
     return None
 
 

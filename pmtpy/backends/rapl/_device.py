@@ -8,8 +8,9 @@ once for each die.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pmtpy.core.channel import Channel
 
 _ZONE = re.compile(r"(intel-rapl(?:-[a-z]+)?)((?::[0-9a-f]+)+)")
 _MAIN = "intel-rapl"
+_ENERGY = "energy_uj"
 
 # x86 vendor numbers of the kernel (arch/x86/include/asm/processor.h) as /sys/devices/system/cpu/modalias shows them.
 AMD_VENDORS = frozenset({2, 9})  # AMD, Hygon
@@ -54,7 +56,7 @@ class Zone:
     @property
     def energy_file(self) -> Path:
         """The file that shows the counter."""
-        return self.path / "energy_uj"
+        return self.path / _ENERGY
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,35 @@ def _directories(root: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     return found, dangling
 
 
+def _control(zone_id: str) -> str:
+    return zone_id.split(":", maxsplit=1)[0]
+
+
 def _numbers(zone_id: str) -> tuple[int, ...]:
     return tuple(int(n, 16) for n in zone_id.split(":")[1:])
+
+
+def _apart(names: Mapping[str, str], directories: Mapping[str, Path]) -> frozenset[str]:
+    """Return the top zones of one name whose counters prove to be different ones, all of them from each other.
+
+    A package has one register of its energy in each window, of which the driver shows the count as it is: two counts
+    in one window are of two packages. What zones of different windows show may be one energy, begun at two counts;
+    and dies may mirror each other. Of zones within a zone nothing is known that would tell two of one name apart.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for zone_id, name in names.items():
+        if len(_numbers(zone_id)) == 1 and (part := parse_zone_name(name, None)) is not None and part.die is None:
+            alike.setdefault((_control(zone_id), name), []).append(zone_id)
+    return frozenset(
+        zone_id
+        for group in alike.values()
+        if len(group) > 1
+        and all(
+            _same_counter(directories[one], directories[other]) is False
+            for one, other in itertools.combinations(group, 2)
+        )
+        for zone_id in group
+    )
 
 
 def scan(root: Path) -> Scan:
@@ -108,15 +137,17 @@ def scan(root: Path) -> Scan:
     zones: dict[str, Zone] = {}
     notes: list[str] = []
     parts: dict[str, Part] = {}
-    for zone_id in sorted(directories, key=lambda z: (z.split(":")[0], _numbers(z))):
+    ordered = sorted(directories, key=lambda z: (_control(z), _numbers(z)))
+    names = {zone_id: optional_text(directories[zone_id] / "name") or "" for zone_id in ordered}
+    apart = _apart(names, directories)
+    for zone_id, name in names.items():
         path = directories[zone_id]
-        control = zone_id.split(":")[0]
-        name = optional_text(path / "name") or ""
         known = parse_zone_name(name, parts.get(zone_id.rpartition(":")[0]), amd=made_by in AMD_VENDORS)
         if known is None:
             notes.append(f"zone {zone_id} is named {name!r}, which says nothing about what it counts: left out")
             continue
-        part = parts[zone_id] = Part(known.kind, known.package, known.die, control != _MAIN)
+        zone = _numbers(zone_id)[0] if zone_id in apart else known.zone
+        part = parts[zone_id] = replace(known, mmio=_control(zone_id) != _MAIN, zone=zone)
         if part.name in zones:
             notes.append(
                 f"zone {zone_id} is named {name!r} like {zones[part.name].id}: left out; if it counts something else, "
@@ -124,6 +155,8 @@ def scan(root: Path) -> Scan:
             )
             continue
         zones[part.name] = _zone(zone_id, path, part, notes)
+    if apart:
+        notes.append(f"zones {', '.join(sorted(apart))} share a name, but their counters prove to be different ones")
     return Scan(
         tuple(sorted(zones.values(), key=lambda zone: zone.part.order)),
         dangling,
@@ -151,15 +184,13 @@ def lacking(part: Part, counted: Sequence[Channel], *, dies_mirrored: bool, why_
 
 
 def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
-    energy, problem, denied = _first_reading(path / "energy_uj")
-    range_uj = optional_number(path / "max_energy_range_uj")
-    if range_uj is None or range_uj <= 0 or (energy is not None and energy > range_uj):
-        if energy is not None:
-            notes.append(
-                f"{part.name}: max_energy_range_uj is missing or cannot be right, so when this counter wraps, its "
-                "energy is not known and the time counts as uncovered"
-            )
-        range_uj = None
+    energy, problem, denied = _first_reading(path / _ENERGY)
+    range_uj = _range_uj(path, energy)
+    if range_uj is None and energy is not None:
+        notes.append(
+            f"{part.name}: max_energy_range_uj is missing or cannot be right, so when this counter wraps, its "
+            "energy is not known and the time counts as uncovered"
+        )
     limits = [optional_number(path / f"constraint_{n}_max_power_uw") for n in range(4)]
     largest = max((x for x in limits if x is not None), default=0) * 1e-6
     most = MAX_WATTS_PLATFORM if part.kind is Kind.PSYS else MAX_WATTS
@@ -174,6 +205,11 @@ def _zone(zone_id: str, path: Path, part: Part, notes: list[str]) -> Zone:
         problem,
         denied,
     )
+
+
+def _range_uj(path: Path, energy_uj: int | None) -> int | None:
+    told = optional_number(path / "max_energy_range_uj")
+    return told if told is not None and told > 0 and (energy_uj is None or energy_uj <= told) else None
 
 
 def _first_reading(path: Path) -> tuple[int | None, str, bool]:
@@ -210,16 +246,16 @@ def mirrored(zones: Sequence[Zone], vendor_number: int | None) -> bool:
     packages = [z for z in zones if z.part.kind is Kind.PACKAGE and z.part.die is not None and not z.part.mmio]
     first: dict[int, Zone] = {}
     pairs = [(other, zone) for zone in packages if (other := first.setdefault(zone.part.package, zone)) is not zone]
-    same = [_same_counter(one, other) for one, other in pairs]
+    same = [_same_counter(one.path, other.path) for one, other in pairs]
     return False not in same and (True in same or (None in same and vendor_number is not None))
 
 
-def _same_counter(one: Zone, other: Zone) -> bool | None:
+def _same_counter(one: Path, other: Path) -> bool | None:
     """Whether two zones show one counter; None where readings between readings do not tell."""
-    turn = one.range_uj or 2**63
+    turn = _range_uj(one, _first_reading(one / _ENERGY)[0]) or 2**63
     outside = 0
     for _ in range(_BRACKETS):
-        shown = [_first_reading(zone.energy_file)[0] for zone in (one, other, one)]
+        shown = [_first_reading(zone / _ENERGY)[0] for zone in (one, other, one)]
         if None in shown:
             return None
         before, between, after = (value or 0 for value in shown)
@@ -240,7 +276,7 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
     first_window = {z.part.package for z in zones if z.part.kind is Kind.PACKAGE and not z.part.mmio}
     present = {z.part for z in zones}
     readable = [z for z in zones if z.energy_uj is not None]
-    packages = {(z.part.package, z.part.die) for z in readable if z.part.kind is Kind.PACKAGE}
+    packages = {(z.part.package, z.part.die, z.part.zone) for z in readable if z.part.kind is Kind.PACKAGE}
     notes += _missing(tree)
     if any(z.part.kind is Kind.ONE_CORE for z in readable):
         notes.append("AMD's zone 'core' shows one single core of each package, not all of them")
@@ -252,7 +288,7 @@ def channels(tree: Scan) -> tuple[tuple[Channel, ...], tuple[str, ...]]:
         if part.mmio and part.package in first_window and replace(part, mmio=False) not in present:
             domain = ""
         # Cores without their package are no total of anything.
-        if part.kind not in IN_TOTAL and (part.package, part.die) not in packages:
+        if part.kind not in IN_TOTAL and (part.package, part.die, part.zone) not in packages:
             domain = ""
         result.append(_channel(zone, domain))
     notes += [

@@ -300,6 +300,79 @@ def test_a_die_that_is_left_out_of_perf_events_is_counted_by_the_one_that_it_mir
     tree.close()
 
 
+@pytest.fixture
+def namesakes(make: Callable[..., Processors], clock: ManualClock) -> Processors:
+    """Two sockets that are both called package-0, of 42.5 and 130 W (and 7.5 W of memory), beside a package-1."""
+    processors = make("psys-between")
+    processors.tree.write(f"{Path(processors.energy_file('intel-rapl:1')).parent}/name", "package-0")
+    clock.advance(10.0)
+    processors.refresh(clock.now_ns())
+    return processors
+
+
+def test_zones_of_one_name_whose_counters_prove_to_be_different_ones_are_each_counted(
+    namesakes: Processors, clock: ManualClock
+) -> None:
+    with Sensor(rapl.open_source(None, clock=clock, sysfs_root=namesakes.tree.root), "rapl", clock) as sensor:
+        before = sensor.read()
+        clock.advance(1.0)
+        namesakes.refresh(clock.now_ns())
+        after = sensor.read()
+        assert joules(before, after) == pytest.approx(230.0, abs=0.5)
+        assert joules(before, after, "package0.zone0") == pytest.approx(42.5, abs=0.2)
+        assert joules(before, after, "package0.zone0.dram") == pytest.approx(7.5, abs=0.2)
+        assert joules(before, after, "package0.zone1") == pytest.approx(130.0, abs=0.2)
+        (note,) = (note for note in sensor.identity.notes if "intel-rapl:1" in note)
+        assert "prove to be different" in note
+        assert "PARTIAL" not in note
+    source = rapl.open_source(None, clock=clock, sysfs_root=namesakes.tree.root, without="package0.zone1")
+    assert total_names(source) == ["package0.zone0", "package0.zone0.dram", "package1", "package1.dram"]
+    assert any("package0.zone1 is left out" in n and "PARTIAL" in n for n in source.identity.notes)
+    source.close()
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+def test_zones_of_one_name_that_do_not_prove_to_be_different_count_once(
+    make: Callable[..., Processors], clock: ManualClock, *, unreadable: bool
+) -> None:
+    processors = make("server")  # each socket shows the same count
+    processors.tree.write(f"{Path(processors.energy_file('intel-rapl:1')).parent}/name", "package-0")
+    if unreadable:
+        processors.tree.write_bytes(processors.energy_file("intel-rapl:1"), b"")
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert total_names(source) == ["package0", "package0.dram"]
+    assert any("intel-rapl:1 is named 'package-0'" in n and "PARTIAL" in n for n in source.identity.notes)
+    source.close()
+
+
+def test_the_second_window_is_no_second_package_though_it_shows_another_count(
+    make: Callable[..., Processors], clock: ManualClock
+) -> None:
+    processors = make("client")
+    processors.tree.write(processors.energy_file("intel-rapl-mmio:0"), 12_345_678)
+    source = rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root)
+    assert total_names(source) == ["package0"]
+    source.close()
+
+
+def test_a_zone_is_not_read_in_the_place_of_another_of_its_name_that_is_gone(
+    namesakes: Processors, clock: ManualClock
+) -> None:
+    source = rapl.open_source(None, clock=clock, sysfs_root=namesakes.tree.root)
+    names = [channel.name for channel in source.channels]
+    assert source.read().raw[0].size == len(names)
+    namesakes.unregister("intel-rapl:0")
+    for _ in range(30):
+        clock.advance(0.1)
+        namesakes.refresh(clock.now_ns())
+        rows = source.read().raw.tolist()  # none while it is not known whether the failure passes
+    row = dict(zip(names, rows[-1], strict=True))
+    assert math.isnan(row["package0.zone0"])
+    assert math.isnan(row["package0.zone0.dram"])
+    assert row["package0.zone1"] > 0
+    source.close()
+
+
 def test_a_tree_that_is_copied_or_lacks_its_class_counts_the_same(
     make: Callable[..., Processors], clock: ManualClock, tmp_path: Path
 ) -> None:
