@@ -64,6 +64,22 @@ class Prepared:
             return None
 
     @property
+    def stamped_late(self) -> bool:
+        """Whether its rows are known to tell of what was before their stamps, as a register does that is polled.
+
+        A recording of which nothing is stated may stamp a mean in its middle, or at its beginning.
+        """
+        return self.trace.channel is not None or self.shape is not self.curve
+
+    @property
+    def ages_s(self) -> tuple[float, float]:
+        """How old at its stamp what a row shows may be, beyond how its curve takes it: at the least and at the most."""
+        row = self.updates.period_s
+        if self.summed:  # its curve takes each for the mean since the one before
+            return (0.0 if self.stamped_late else -row), 0.0
+        return (0.0 if self.stamped_late else -row / 2.0), row
+
+    @property
     def unknown_s(self) -> Floats:
         """Parts whose energy it does not know, shape (m, 2): a counter goes on counting."""
         return np.empty((0, 2)) if self.counted else self.curve.holes_s
@@ -189,6 +205,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
         lag_s=alignment.any_lag_s,
         transfer=transfer,
         clock=clock,
+        clock_offset_s=None if clock is None else _clock_offset(clock, fit, p, base),
         t_s=p.trace.t_s if clock is None else clock.on_reference(p.trace.t_s),
         residual_t_s=points.t_s[: len(left)],
         residual_w=left,
@@ -234,6 +251,20 @@ def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> ClockFit
         return replace(alignment, lag_s=Estimate(lag.value, lag.low - oldest, lag.high))
     age = fit.best.lag_s.value - fit.best.offset_s.value
     return replace(alignment, lag_s=lag.moved(-age))
+
+
+def _clock_offset(clock: ClockFit, fit: KernelFit | None, p: Prepared, base: Prepared) -> Estimate:
+    """Return how far the clocks are apart, with what is not known of where in what it averages a row is stamped.
+
+    Curves are laid upon each other without that, since both are taken the same way.
+    """
+    early, (youngest, oldest) = 0.0, base.ages_s
+    if not p.stamped_late:
+        early = -p.ages_s[0]
+        if fit is not None:  # half of what it averages over was taken off as its age
+            early = max(2.0 * (fit.best.lag_s.value - fit.best.offset_s.value), p.updates.period_s)
+    lag = clock.lag_s
+    return Estimate(lag.value, lag.low + youngest, lag.high + early + oldest)
 
 
 def _kernel(p: Prepared, updates: Updates, base: Prepared, found: Alignment, *, one_clock: bool) -> KernelFit:

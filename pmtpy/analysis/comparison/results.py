@@ -199,6 +199,9 @@ class Compared:
     clock : ClockFit or None
         How its clock stands to the reference's: the lag less the mean age of what the kernel averages, where that
         is known. None: the clocks are one, or nothing is known.
+    clock_offset_s : Estimate or None
+        How far its clock is ahead of the reference's, at the middle: as ``clock`` has it, with an interval that also
+        holds what is not known of where in what it averages either stamps a row.
     transfer : Transfer or None
         Gain and offset: ``shown = gain * reference + offset``.
     t_s : float64, shape (n,)
@@ -219,6 +222,7 @@ class Compared:
     kernel: KernelFit | None = None
     lag_s: Estimate | None = None
     clock: ClockFit | None = None
+    clock_offset_s: Estimate | None = None
     transfer: Transfer | None = None
     residual_t_s: Floats = field(default_factory=lambda: np.empty(0))
     residual_w: Floats = field(default_factory=lambda: np.empty(0))
@@ -308,7 +312,7 @@ def _sensor(s: Compared) -> dict[str, Any]:
             "tau_ms": as_json(best.tau_s if best else None, 1e3),
         },
         "lag_ms": as_json(s.lag_s, 1e3),
-        "clock_offset_ms": as_json(s.clock.lag_s if s.clock is not None else None, 1e3),
+        "clock_offset_ms": as_json(s.clock_offset_s, 1e3),
         "clock_at_s": s.clock.middle_s if s.clock is not None else None,
         "clock_rate": as_json(s.clock.rate if s.clock is not None else None),
         "gain": as_json(s.transfer.gain if s.transfer is not None else None),

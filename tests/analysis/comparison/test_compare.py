@@ -100,6 +100,38 @@ def test_a_meter_on_another_clock_is_moved_and_a_mark_keeps_its_place_in_the_loa
     assert found["gpu"].clock.lag_s.contains(-3600.2)
 
 
+@pytest.mark.parametrize("stamped", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("stated", [True, False])
+def test_where_in_its_mean_a_row_is_stamped_is_in_the_offset_of_the_clocks(*, stated: bool, stamped: float) -> None:
+    """A clock that is 600.2 s ahead, and means of 0.1 s stamped at their beginning, in their middle, at their end."""
+    bench = pseudo_random_bench(0.13, SECONDS)
+    begins = np.arange(0.0137, SECONDS - 0.1, 0.1)
+    means = (bench.load.joules(begins + 0.1) - bench.load.joules(begins)) / 0.1
+    log = Trace("log", np.asarray(begins + 0.1 * stamped + 600.2), means, channel=GPU if stated else None)
+    found = compare([meter(bench), log])
+    one, told = found["log"], found["log"].clock_offset_s
+    assert told is not None
+    assert one.clock is not None
+    assert one.clock.lag_s.value == told.value == pytest.approx(600.2 - 0.1 * (1.0 - stamped), abs=2e-3)
+    assert told.contains(600.2) == (stamped == 1.0 or not stated)
+    assert told.half_width < (0.003 if stated else 0.053)
+    document = next(sensor for sensor in found.document()["sensors"] if sensor["name"] == "log")
+    assert document["clock_offset_ms"]["high"] == pytest.approx(1e3 * told.high)
+
+
+def test_the_readings_of_a_reference_may_be_means_as_well() -> None:
+    bench = pseudo_random_bench(0.13, SECONDS)
+    ends = np.arange(0.0137, SECONDS, 0.02)
+    means = np.diff(bench.load.joules(ends)) / 0.02
+    for at in (ends[1:], (ends[1:] + ends[:-1]) / 2.0, ends[:-1]):
+        found = compare(
+            [Trace("means", at, means), replace(meter(bench), t_s=meter(bench).t_s + 7.0)], reference="means"
+        )
+        told = found["meter"].clock_offset_s
+        assert told is not None
+        assert told.contains(7.0)
+
+
 def test_what_a_reading_may_average_is_in_the_clock_where_the_kernel_is_not_known() -> None:
     bench = pseudo_random_bench(0.67, 18.0)
     t = np.arange(0.5, 18.0, 1.0)  # too few rows for a kernel
