@@ -64,7 +64,7 @@ def cost(frames: list[Frame], path: Path, file_format: str, *, paced: bool) -> f
     """Processor seconds for each second of the stream."""
     clock = HostClock()
     header = Header("bench", Identity("bench"), board(), clock.anchor())
-    writer = Writer(open_sink(path, header, format=file_format, overwrite=True), max_rows=10**9)
+    writer = Writer(lambda: open_sink(path, header, format=file_format, overwrite=True), max_rows=10**9)
     cpu, wall = time.process_time(), time.monotonic()
     for k, frame in enumerate(frames):
         writer.put(frame)

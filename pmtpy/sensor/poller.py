@@ -13,8 +13,8 @@ import random
 import threading
 from collections.abc import Callable
 
+from pmtpy.core import threads
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, Clock, Wake
-from pmtpy.errors import PmtError
 
 _JOIN_S = 10.0
 _LOOK_S, _MAX_LOOK_S = 5e-5, 5e-3  # between two looks at a step that is to end
@@ -58,7 +58,7 @@ class Poller:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                _start(thread)  # it waits for the lock; where it cannot be begun, there is none
+                threads.start(thread, "sensors are read")  # it waits for the lock
                 self._thread = thread
             self._due.setdefault(task.schedule, self._after_now(task.schedule))  # first: what has tasks is due
             self._tasks[task.schedule] = [*self._tasks.get(task.schedule, ()), task]
@@ -122,17 +122,6 @@ class Poller:
                 task.step()
             finally:
                 self._running = None
-
-
-def _start(thread: threading.Thread) -> None:
-    try:
-        thread.start()
-    except RuntimeError as error:
-        msg = (
-            f"sensors are read by a thread in the background, and none can be started ({error}): this process or its "
-            "container has too many (ulimit -u, pids.max), or Python is about to end"
-        )
-        raise PmtError(msg) from error
 
 
 def _wait_for(come: Callable[[], bool]) -> bool:

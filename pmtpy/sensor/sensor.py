@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -236,6 +238,8 @@ class Sensor:
             The file exists or cannot be written, or a dump is running already.
         TargetError
             The interval is not a time, or ``path`` neither a path nor a stream; no file has been touched.
+        PmtError
+            No thread can be started.
         """
         from pmtpy._version import __version__
         from pmtpy.io.origin import launch_of, this_machine, told
@@ -266,15 +270,33 @@ class Sensor:
                 min(made.intake.aged_s, interval_s or made.intake.aged_s),
                 origin=told(this_machine(os.environ), launch_of(os.environ)),
             )
-            sink = open_sink(path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns)
-            made.step_quietly()  # what came before that belongs to no dump
             thinner = None
             if interval_s is not None and traits.streaming:
                 thinner = thinner_for(path, format, made.layout, interval_s)
-            self._dump, self._dumped_since_ns = Writer(sink, thinner=thinner), header.anchor.monotonic_ns
+            opened = partial(
+                open_sink, path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns
+            )
+            self._dump, self._dumped_since_ns = Writer(opened, thinner=thinner), header.anchor.monotonic_ns
             self._life.keep(needed=True)
+            made.step_quietly()  # what came before that belongs to no dump
             made.start_feed(self._dump.put, interval_s)
-        made.schedule()
+        try:
+            made.schedule()
+        except PmtError as error:
+            self._give_up(self._dump, str(error))
+            raise
+
+    def _give_up(self, writer: Writer, why: str) -> None:
+        """End a dump that nobody feeds: there is no thread to read the sensor."""
+        made = self._acquisition
+        with made.intake.lock:
+            writer.end(made.clock.anchor(), why)
+            made.end_feed()
+            self._dump = None
+            self._life.keep(needed=False)
+        writer.wait()
+        with suppress(PmtError):
+            made.schedule()
 
     def dump(
         self,

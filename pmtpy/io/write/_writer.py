@@ -11,9 +11,10 @@ or not at all, and several may wait. Nothing that happens to them reaches the fi
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from pmtpy.core import threads
 from pmtpy.core.clock import HOST_CLOCK, Anchor, Wake
 from pmtpy.core.presentation import duration, not_covered
 from pmtpy.core.rows import Frame, Ints
@@ -50,13 +51,25 @@ class _Gap:
         return with_gap(frame, self.rows, self.labels) if self.rows or self.labels else frame
 
 
+class _Nowhere:
+    """The sink before there is one, and where none can be opened."""
+
+    def write(self, _: Frame) -> None:
+        """Write nothing."""
+
+    def close(self, ending: Ending) -> Ending:
+        """Close nothing."""
+        return ending
+
+
 class Writer:
     """Owns a sink and the thread that feeds it.
 
     Parameters
     ----------
-    sink : Sink
-        Written to and closed by the writer's thread alone.
+    opened : callable
+        Opens the sink, which is written to and closed by the writer's thread alone. It is asked when that thread is
+        there: without one nothing is touched.
     max_rows : int
         Rows that may wait. A Frame that comes when so many wait already is dropped; one that comes before is taken
         whole, so a single large Frame is never dropped for its size.
@@ -67,11 +80,16 @@ class Writer:
     ----------
     error : SinkError or None
         The first thing that went wrong, as soon as it has.
+
+    Raises PmtError: no thread can be started.
+    Raises whatever ``opened`` does.
     """
 
-    def __init__(self, sink: Sink, max_rows: int = DEFAULT_MAX_ROWS, *, thinner: Thinner | None = None) -> None:
+    def __init__(
+        self, opened: Callable[[], Sink], max_rows: int = DEFAULT_MAX_ROWS, *, thinner: Thinner | None = None
+    ) -> None:
         self.error: SinkError | None = None
-        self._sink = sink
+        self._sink: Sink = _Nowhere()
         self._max_rows = max_rows
         self._thinner = thinner
         self._lock = threading.Lock()  # guards the six below; never held while something is written
@@ -95,8 +113,9 @@ class Writer:
         self._ending: Ending | None = None
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
         try:
-            self._thread.start()
-        except BaseException:  # Ctrl-C as it began: nobody has this writer, to end it
+            threads.start(self._thread, "files are written")
+            self._sink = opened()
+        except BaseException:  # or Ctrl-C as it began: nobody has this writer, to end it
             self.end(HOST_CLOCK.anchor(), "it was broken off before it began")
             raise
 

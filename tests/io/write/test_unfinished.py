@@ -151,7 +151,7 @@ def test_a_disk_that_stays_full_leaves_what_found_room_and_counts_the_rest(
     tmp_path: Path, header: Header, make_frame: MakeFrame
 ) -> None:
     path = tmp_path / "a.parquet"
-    writer = Writer(open_sink(path, header))
+    writer = Writer(lambda: open_sink(path, header))
     with _file_size_limit(150_000):
         for first in range(0, 50_000, 10_000):
             writer.put(make_frame(10_000, first))
@@ -207,7 +207,7 @@ class _Slow:
 
 def test_the_file_is_finished_whatever_becomes_of_those_who_wait_for_it(make_frame: MakeFrame) -> None:
     sink = _Slow()
-    writer = Writer(sink)
+    writer = Writer(lambda: sink)
     writer.put(make_frame(7))
     found: list[Ending] = []
     waiting = [threading.Thread(target=lambda: found.append(writer.stop(END))) for _ in range(4)]

@@ -53,7 +53,7 @@ class _Memory:
 
 def test_every_row_arrives_in_order(make_frame: MakeFrame) -> None:
     sink = _Memory()
-    writer = Writer(sink)
+    writer = Writer(lambda: sink)
     for first in range(0, 20_000, 100):
         writer.put(make_frame(100, first))
     ending = writer.stop(END)
@@ -67,7 +67,7 @@ def test_every_row_arrives_in_order(make_frame: MakeFrame) -> None:
 def test_a_full_queue_drops_counts_and_shows_the_gap(make_frame: MakeFrame) -> None:
     sink = _Memory()
     sink.go_on.clear()
-    writer = Writer(sink, max_rows=10)
+    writer = Writer(lambda: sink, max_rows=10)
     writer.put(make_frame(6))
     assert sink.entered.wait(120)  # taken off the queue, stuck in the sink
     writer.put(make_frame(10, 6))
@@ -87,7 +87,7 @@ def test_a_full_queue_drops_counts_and_shows_the_gap(make_frame: MakeFrame) -> N
 
 def test_a_frame_larger_than_the_queue_is_taken_whole(make_frame: MakeFrame) -> None:
     sink = _Memory()
-    writer = Writer(sink, max_rows=10)
+    writer = Writer(lambda: sink, max_rows=10)
     writer.put(make_frame(50_000))
     assert writer.stop(END).complete
     assert sink.rows == 50_000
@@ -96,7 +96,7 @@ def test_a_frame_larger_than_the_queue_is_taken_whole(make_frame: MakeFrame) -> 
 def test_a_disk_that_refuses_for_a_while_costs_those_rows_only(make_frame: MakeFrame) -> None:
     sink = _Memory()
     sink.refusals = 1
-    writer = Writer(sink)
+    writer = Writer(lambda: sink)
     writer.put(make_frame(6, marks=((2, "during"),)))
     while writer.error is None:
         sink.entered.wait(0.01)
@@ -113,7 +113,7 @@ def test_a_fault_in_a_sink_is_kept_and_not_swallowed(make_frame: MakeFrame) -> N
         def write(self, frame: Frame) -> None:
             raise ZeroDivisionError
 
-    writer = Writer(Faulty())
+    writer = Writer(Faulty)
     writer.put(make_frame(3))
     ending = writer.stop(END)
     assert (ending.rows, ending.dropped) == (0, 3)
@@ -124,7 +124,7 @@ def test_a_fault_in_a_sink_is_kept_and_not_swallowed(make_frame: MakeFrame) -> N
 
 def test_rows_that_the_sensor_lost_are_counted_apart_and_leave_the_file_complete(make_frame: MakeFrame) -> None:
     sink = _Memory()
-    writer = Writer(sink)
+    writer = Writer(lambda: sink)
     frame = make_frame(5)
     frame.lost[2] = 7
     writer.put(frame)
@@ -133,7 +133,7 @@ def test_rows_that_the_sensor_lost_are_counted_apart_and_leave_the_file_complete
 
 def test_a_lost_sensor_makes_the_file_incomplete(make_frame: MakeFrame) -> None:
     sink = _Memory()
-    writer = Writer(sink)
+    writer = Writer(lambda: sink)
     writer.put(make_frame(5))
     ending = writer.stop(END, "the board was unplugged")
     assert (ending.rows, ending.complete, ending.error) == (5, False, "the board was unplugged")
@@ -142,7 +142,7 @@ def test_a_lost_sensor_makes_the_file_incomplete(make_frame: MakeFrame) -> None:
 def test_marks_that_found_no_row_are_named_at_the_end(make_frame: MakeFrame) -> None:
     sink = _Memory()
     sink.refusals = 1
-    writer = Writer(sink)
+    writer = Writer(lambda: sink)
     writer.put(make_frame(2, marks=((0, "solve"),)))
     assert "markers without a row: solve" in writer.stop(END).error
 
@@ -150,7 +150,7 @@ def test_marks_that_found_no_row_are_named_at_the_end(make_frame: MakeFrame) -> 
 @pytest.mark.parametrize("interval_s", [0.001, 0.01])
 def test_a_thinned_dump_keeps_the_energy(header: Header, make_frame: MakeFrame, interval_s: float) -> None:
     sink = _Memory()
-    writer = Writer(sink, thinner=Thinner(header.layout, interval_s))
+    writer = Writer(lambda: sink, thinner=Thinner(header.layout, interval_s))
     for first in range(0, 4000, 250):
         writer.put(make_frame(250, first))
     ending = writer.stop(END)
