@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -193,6 +193,18 @@ def _channel(file: _File, refresh_s: float) -> Channel:
     )
 
 
+def _opened(
+    values: Sequence[Path], guards: Sequence[Path], alone: Collection[int]
+) -> tuple[Registers, Registers | None]:
+    """Open the files of the values, and those that tell whether they belong together; all of them or none."""
+    opened = Registers(lambda: values, alone=alone)
+    try:
+        return opened, Registers(lambda: guards) if guards else None
+    except BaseException:
+        opened.close()
+        raise
+
+
 class _CraySource(PolledSource):
     """The counters of one node, read as a set that belongs together."""
 
@@ -208,7 +220,6 @@ class _CraySource(PolledSource):
         guards = [
             directory / name for name in ("startup", "freshness") if optional_number(directory / name) is not None
         ]
-        self._guard: Registers | None = None
         self._counted = directory / "freshness" in guards
         self._restarts = directory / "startup" in guards
         if len(guards) < 2:
@@ -219,9 +230,7 @@ class _CraySource(PolledSource):
         self._device = DeviceClock()
         try:
             self._beside = Layout(self.channels).beside_total
-            self._values = Registers(lambda: [f.path for f in files], alone=self._beside)
-            if guards:
-                self._guard = Registers(lambda: guards)
+            self._values, self._guard = _opened([f.path for f in files], guards, self._beside)
         except OSError as error:
             if of_a_handler(error):
                 raise

@@ -42,9 +42,7 @@ class Chip:
             self.tree.write(f"{folder}/scan_elements/{channel}_index", index)
             self.tree.write(f"{folder}/scan_elements/{channel}_type", kind)
         self.dev_root = self.tree.root / "dev"
-        self.dev_root.mkdir()
-        os.mkfifo(self.dev_root / NAME)
-        self._pipe = os.open(self.dev_root / NAME, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = self.tree.pipe(f"dev/{NAME}")
         self._done_ns = world.clock.now_ns()
 
     def refresh(self, now_ns: int) -> None:
@@ -68,9 +66,7 @@ class Chip:
 
     def close(self) -> None:
         """Remove everything. May be called twice."""
-        if self._pipe >= 0:
-            os.close(self._pipe)
-            self._pipe = -1
+        self._pipe = -1
         self.tree.close()
 
 
