@@ -5,7 +5,8 @@ backend to say. It must never turn a failure into a value.
 
 Facts: ``Documentation/filesystems/sysfs.rst`` (an attribute is read whole by one ``read`` from offset 0, and again by
 the next) and ``fs/kernfs/file.c`` of Linux (a descriptor of a removed device answers ENODEV for ever, so it has to be
-opened anew; the same path may by then belong to another device, so it has to be looked for anew).
+opened anew; the same path may by then belong to another device, so it has to be looked for anew; files of sysfs have
+offsets up to 2^31 - 1, which ``pread`` neither uses nor moves).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _ROOT_VARIABLE = "PMT_SYSFS_ROOT"
 # What a register holds: 64 bits, with or without a sign.
 _LEAST_VALUE, _ABOVE_VALUES = -(2**63), 2**64
 _PAGE = 4096  # the most that one sysfs attribute holds
+_LEAST_OFFSET = 2**30  # of a descriptor's mark: where no file of anybody's is read or written
 _TOLD = 2  # files that are named where none can be read: they fail for one reason, as a rule
 
 # The device behind the descriptor has been removed, or replaced by another.
@@ -39,6 +41,7 @@ TRIES = 3  # at the opening: what failed at a moment is left out for as long as 
 
 _WORDS = {
     errno.EACCES: "permission denied",
+    errno.EBADF: "the program has closed its descriptor",
     errno.EPERM: "permission denied",
     errno.ENOENT: "the file does not exist",
     errno.ENODEV: "the device has been removed",
@@ -177,6 +180,10 @@ class Registers:
     Used by one thread at a time. When a descriptor turns dead because its device was removed, all are looked for and
     opened anew, so a device that comes back under another number is found again.
 
+    A program that closes all descriptors (to become a daemon) closes these as well, and their numbers are soon those of
+    files of its own. So the offset of each is set to a mark, and what is read, or closed, is so by a number that still
+    has it: for a quarter of what ``fstat`` takes. What was closed is opened again; the same file has counted on.
+
     Attributes
     ----------
     paths : tuple of Path
@@ -193,7 +200,8 @@ class Registers:
     """
 
     __slots__ = (
-        "_absent", "_fds", "_last_error", "_locate", "_replaceable", "alone", "openings", "paths", "renewed", "unread",
+        "_absent", "_fds", "_last_error", "_locate", "_mark", "_marks", "_nodes", "_replaceable", "alone",
+        "openings", "paths", "renewed", "unread",
     )  # fmt: skip
 
     def __init__(self, locate: Callable[[], Sequence[Path | None]], alone: Collection[int] = ()) -> None:
@@ -212,6 +220,9 @@ class Registers:
         self._locate = locate
         self.alone = frozenset(alone)
         self._fds: list[int] = []
+        self._mark = _LEAST_OFFSET + int.from_bytes(os.urandom(4), "big") // 8  # of the first; each has its own
+        self._marks: list[int] = []  # of all descriptors
+        self._nodes: dict[int, tuple[int, int]] = {}  # device and inode of each file as it was opened
         self._last_error: OSError | None = None  # of a file that may fail alone
         self._absent: dict[int, OSError] = {}  # files that may fail alone and could not be opened
         self.unread: dict[int, str] = {}
@@ -230,13 +241,15 @@ class Registers:
         Raises ReadError: a file that must not fail could not be read or holds no number. The message names it and says
         why.
         """
-        pread = os.pread
+        pread, lseek, here = os.pread, os.lseek, os.SEEK_CUR
         if self.unread:
             self.unread = {}
         try:
             if self._replaceable:
                 self._follow()
             raw = [pread(fd, 64, 0) for fd in self._fds]
+            if [lseek(fd, 0, here) for fd in self._fds] != self._marks:
+                raise _closed()
             # This is the path that a reading within a region pays for: the tests of number() for all files at once.
             if not b"".join(raw).translate(None, b"0123456789\n"):
                 numbers = list(map(int, raw))
@@ -268,8 +281,21 @@ class Registers:
     def close(self) -> None:
         """Close all descriptors. May be called twice."""
         fds, self._fds = self._fds, []
-        for fd in fds:
-            _close(fd)
+        for i, fd in enumerate(fds):
+            self._close(i, fd)
+
+    def _ours(self, i: int, fd: int) -> bool:
+        """Whether a number still is that of the descriptor of a file."""
+        try:
+            return os.lseek(fd, 0, os.SEEK_CUR) == self._mark + i
+        except OSError as error:
+            if of_a_handler(error):
+                raise
+            return False
+
+    def _close(self, i: int, fd: int) -> None:
+        if self._ours(i, fd):
+            os.close(fd)
 
     def _follow(self) -> None:
         """Open the files again if others have taken their places.
@@ -287,7 +313,7 @@ class Registers:
         try:
             if gone:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             if of_a_handler(error):
                 raise
@@ -295,14 +321,16 @@ class Registers:
                 self._absent[i] = error
                 return -1
             raise
+        os.lseek(fd, self._mark + i, os.SEEK_SET)
+        return fd
 
     def _contents(self, size: int) -> list[bytes | None]:
         try:
             if not self._fds:
                 self._open()
-            elif self._replaceable:
-                self._follow()
             try:
+                if self._replaceable:
+                    self._follow()
                 return [self._one(i, size) for i in range(len(self._fds))]
             except OSError as error:
                 if error.errno not in VANISHED:
@@ -317,7 +345,9 @@ class Registers:
 
     def _one(self, i: int, size: int) -> bytes | None:
         try:
-            return os.pread(self._fds[i], size, 0)
+            raw = os.pread(self._fds[i], size, 0)
+            if not self._ours(i, self._fds[i]):
+                raise _closed()
         except OSError as error:
             if of_a_handler(error):
                 raise
@@ -326,6 +356,7 @@ class Registers:
                 self.unread[i] = f"{self.paths[i]}: {why(self._last_error)}"
                 return None
             raise OSError(error.errno, error.strerror, str(self.paths[i])) from error
+        return raw
 
     def _parse(self, i: int, raw: bytes) -> float:
         try:
@@ -355,19 +386,23 @@ class Registers:
         paths, self._absent, failure = list(self.paths) or [Path()] * len(found), {}, None
         renewed = set[int]()
         for i, place in enumerate(found):
-            replaced = _replaced(fds[i])
+            lost = fds[i] >= 0 and not self._ours(i, fds[i])
+            replaced = None if lost else _replaced(fds[i])
             if replaced is False:
                 continue
-            _close(fds[i])
+            self._close(i, fds[i])
             fds[i], paths[i] = -1, place or paths[i]
             try:
                 # The place of a file that is gone may by now be that of another.
                 fds[i] = self._opened(i, paths[i], gone=place is None)
             except OSError as error:
                 failure = failure or error
-            if fds[i] >= 0 and not replaced:
+            if fds[i] < 0:
+                continue
+            before, self._nodes[i] = self._nodes.get(i), _node(fds[i])
+            if not replaced and not (lost and before == self._nodes[i]):
                 renewed.add(i)
-        self._fds, self.paths = fds, tuple(paths)
+        self._fds, self._marks, self.paths = fds, [self._mark + i for i in range(len(fds))], tuple(paths)
         self.renewed |= renewed
         self.openings += bool(renewed)
         self._replaceable = not all(_of_the_kernel(fd) for fd in fds if fd >= 0)
@@ -375,9 +410,13 @@ class Registers:
             raise failure
 
 
-def _close(fd: int) -> None:
-    if fd >= 0:
-        os.close(fd)
+def _closed() -> OSError:
+    return OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _node(fd: int) -> tuple[int, int]:
+    told = os.fstat(fd)
+    return told.st_dev, told.st_ino
 
 
 def _replaced(fd: int) -> bool | None:

@@ -11,6 +11,25 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
+
+
+class _File(NamedTuple):
+    """An open file. The number of one that the program closed (with all others) may be another's, not to be touched."""
+
+    fd: int
+    told: os.stat_result
+
+    @property
+    def ours(self) -> bool:
+        """Whether the number still is that of the file that was opened."""
+        with contextlib.suppress(OSError):
+            return os.path.samestat(self.told, os.fstat(self.fd))
+        return False
+
+    def close(self) -> None:
+        if self.ours:
+            os.close(self.fd)
 
 
 class Tree:
@@ -24,7 +43,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="pmtpy-sysfs-"))
-        self._fds: dict[str, int] = {}
+        self._files: dict[str, _File] = {}
         self._made: dict[Path, None] = {}  # in order; those that were removed since as well
 
     def write(self, relative: str, content: object) -> None:
@@ -33,11 +52,11 @@ class Tree:
 
     def write_bytes(self, relative: str, content: bytes) -> None:
         """Set the content of a file exactly."""
-        fd = self._fds.get(relative)
-        if fd is None:
-            fd = self._opened(relative, os.O_CREAT)
-        os.pwrite(fd, content, 0)
-        os.ftruncate(fd, len(content))
+        file = self._files.get(relative)
+        if file is None or not file.ours:
+            file = self._opened(relative, os.O_CREAT)
+        os.pwrite(file.fd, content, 0)
+        os.ftruncate(file.fd, len(content))
 
     def link(self, relative: str, target: str) -> None:
         """Make a link to ``target``, a path below the root that need not exist."""
@@ -47,15 +66,16 @@ class Tree:
     def pipe(self, relative: str) -> int:
         """Make a named pipe; return a descriptor of both its ends, which does not block. The tree closes it."""
         os.mkfifo(self._place(relative))
-        return self._opened(relative, os.O_NONBLOCK)
+        return self._opened(relative, os.O_NONBLOCK).fd
 
-    def _opened(self, relative: str, how: int) -> int:
+    def _opened(self, relative: str, how: int) -> _File:
         try:
-            fd = self._fds[relative] = os.open(self._place(relative), os.O_RDWR | os.O_CLOEXEC | how, 0o644)
+            fd = os.open(self._place(relative), os.O_RDWR | os.O_CLOEXEC | how, 0o644)
         except OSError:  # too many open files: a tree that lacks one is of no use to whoever makes it
             self.close()
             raise
-        return fd
+        file = self._files[relative] = _File(fd, os.fstat(fd))
+        return file
 
     def _place(self, relative: str) -> Path:
         path = self.root / relative
@@ -66,8 +86,8 @@ class Tree:
 
     def remove(self, relative: str) -> None:
         """Remove a file, a link or a folder with everything in it."""
-        for name in [n for n in self._fds if n == relative or n.startswith(relative + "/")]:
-            os.close(self._fds.pop(name))
+        for name in [n for n in self._files if n == relative or n.startswith(relative + "/")]:
+            self._files.pop(name).close()
         path = self.root / relative
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -76,9 +96,9 @@ class Tree:
 
     def close(self) -> None:
         """Remove the tree. May be called twice."""
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
         # Listing folders takes descriptors, of which there may be none; what was made here needs no listing.
         for path in [*reversed(self._made), self.root]:
             with contextlib.suppress(OSError):

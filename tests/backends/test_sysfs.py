@@ -215,3 +215,53 @@ def test_files_of_the_kernel_are_not_looked_at_again(monkeypatch: pytest.MonkeyP
     assert shown[0] in {0, 1}
     assert not looks
     registers.close()
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 3])
+@pytest.mark.parametrize("at", [0, 2**30])
+@pytest.mark.parametrize("alone", [(), (1,)])
+def test_a_program_that_closes_all_descriptors_loses_none_and_keeps_its_own(
+    tmp_path: Path, taken: int, at: int, alone: tuple[int, ...]
+) -> None:
+    """The lowest numbers are used again first, by files that hold numbers as well."""
+    paths, others = _files(tmp_path / "ours", "1\n", "2\n", "3\n"), _files(tmp_path / "theirs", "7\n", "8\n", "9\n")
+    registers = Registers(lambda: paths, alone=alone)
+    registers.renewed = set()
+    numbers = sorted(registers._fds)
+    for fd in numbers:
+        os.close(fd)
+    theirs = [os.open(path, os.O_RDWR) for path in others[:taken]]
+    for fd in theirs:
+        os.lseek(fd, at, os.SEEK_SET)
+    assert theirs == numbers[:taken]
+    assert registers.numbers() == [1, 2, 3]
+    assert registers.texts() == ["1", "2", "3"]
+    assert not registers.renewed  # the same files: their counters have gone on
+    registers.close()
+    for fd, shown in zip(theirs, (b"7", b"8", b"9"), strict=False):
+        assert os.pread(fd, 1, 0) == shown
+        os.close(fd)
+
+
+def test_a_single_descriptor_whose_number_is_used_again_is_not_read(tmp_path: Path) -> None:
+    paths, others = _files(tmp_path / "ours", "1\n", "2\n", "3\n"), _files(tmp_path / "theirs", "7\n")
+    registers = Registers(lambda: paths)
+    os.close(registers._fds[1])
+    other = os.open(others[0], os.O_RDONLY)
+    assert registers.numbers() == [1, 2, 3]
+    os.close(registers._fds[1])
+    registers.close()
+    os.close(other)
+
+
+def test_of_another_file_that_is_found_instead_of_a_closed_one_it_is_said(tmp_path: Path) -> None:
+    old, new = _files(tmp_path / "old", "1\n", "2\n"), _files(tmp_path / "new", "5\n", "6\n")
+    place = [old]
+    registers = Registers(lambda: place[0])
+    registers.renewed = set()
+    for fd in registers._fds:
+        os.close(fd)
+    place[0] = [old[0], new[1]]
+    assert registers.numbers() == [1, 6]
+    assert registers.renewed == {1}
+    registers.close()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -308,6 +309,27 @@ def namesakes(make: Callable[..., Processors], clock: ManualClock) -> Processors
     clock.advance(10.0)
     processors.refresh(clock.now_ns())
     return processors
+
+
+def test_a_program_that_closes_all_descriptors_goes_on_with_its_energy(
+    make: Callable[..., Processors], clock: ManualClock, tmp_path: Path
+) -> None:
+    processors = make("server")
+
+    def descriptors() -> set[Path]:
+        fds = Path("/proc/self/fd").iterdir()
+        return {fd for fd in fds if os.path.realpath(fd).startswith(str(processors.tree.root))}
+
+    theirs = descriptors()
+    with Sensor(rapl.open_source(None, clock=clock, sysfs_root=processors.tree.root), "rapl", clock) as sensor:
+        before = sensor.read()
+        for fd in descriptors() - theirs:
+            os.close(int(fd.name))
+        (tmp_path / "theirs").write_text("123456789")
+        with (tmp_path / "theirs").open():
+            clock.advance(1.0)
+            processors.refresh(clock.now_ns())
+            assert joules(before, sensor.read()) == pytest.approx(100.0, abs=0.2)
 
 
 def test_zones_of_one_name_whose_counters_prove_to_be_different_ones_are_each_counted(
