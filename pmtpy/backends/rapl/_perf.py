@@ -8,10 +8,12 @@ Facts: Linux ``arch/x86/events/rapl.c`` (events, scales, one CPU per package or 
 from __future__ import annotations
 
 import ctypes
+import errno
 import math
 import os
 import re
 import struct
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,9 @@ from pmtpy.backends._sysfs import optional_number, optional_text, why
 from pmtpy.backends.rapl._channels import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
 from pmtpy.core.channel import Channel
 from pmtpy.errors import ReadError
+
+if sys.platform != "win32":
+    import fcntl
 
 _KINDS = {
     "energy-pkg": Kind.PACKAGE,
@@ -34,6 +39,7 @@ _KINDS = {
 _SYSCALL = {"x86_64": 298}  # arch/x86/entry/syscalls/syscall_64.tbl; RAPL exists on x86 only
 _ATTRIBUTE_BYTES = 128  # PERF_ATTR_SIZE_VER7; older kernels accept more bytes than they know if those are zero
 _CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
+_MARK = 63  # the last real-time signal but one: of a descriptor that nobody has set it for, it is 0
 
 
 class Events(Protocol):
@@ -53,7 +59,16 @@ class Events(Protocol):
 
 
 class KernelEvents:
-    """The events of the kernel that runs this process."""
+    """The events of the kernel that runs this process.
+
+    A program that closes all descriptors (to become a daemon) closes theirs, and their numbers are soon those of pipes
+    and sockets of its own, of which nothing may be taken. So each bears a mark: the signal that it would send, if it
+    were asked to send any. The kernel tells that in a third of the time that it takes to tell which event it is.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}  # descriptors by handle: of a closed one the number may be that of a later one
+        self._next = 0
 
     def open(self, kind: int, config: int, cpu: int) -> int:
         """Open a counting event for all processes on one CPU."""
@@ -65,7 +80,7 @@ class KernelEvents:
         call = ctypes.CDLL(None, use_errno=True).syscall
         call.restype = ctypes.c_long
         every_process, no_group = ctypes.c_long(-1), ctypes.c_long(-1)
-        handle = call(
+        fd = call(
             ctypes.c_long(number),
             attribute,
             every_process,
@@ -73,19 +88,29 @@ class KernelEvents:
             no_group,
             ctypes.c_ulong(_CLOSE_ON_EXEC),
         )
-        if handle < 0:
+        if fd < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
-        return int(handle)
+        fcntl.fcntl(fd, fcntl.F_SETSIG, _MARK)
+        self._next += 1
+        self._open[self._next] = int(fd)
+        return self._next
 
     def read(self, handle: int) -> int:
         """Read the 64-bit count."""
-        raw = os.read(handle, 8)
+        raw = os.read(_ours(self._open[handle]), 8)
         return int.from_bytes(raw, "little") if len(raw) == 8 else _short(raw)
 
     def close(self, handle: int) -> None:
         """Close the descriptor."""
-        os.close(handle)
+        os.close(_ours(self._open.pop(handle)))
+
+
+def _ours(fd: int) -> int:
+    """Return a descriptor that bears the mark, or raise OSError."""
+    if fcntl.fcntl(fd, fcntl.F_GETSIG) != _MARK:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    return fd
 
 
 def _short(raw: bytes) -> int:

@@ -837,6 +837,33 @@ def test_the_kernel_opens_an_event_that_the_attribute_describes() -> None:
         kernel.open(1, 0, -1)
 
 
+def test_of_a_pipe_that_has_the_number_of_a_closed_event_nothing_is_taken() -> None:
+    kernel = KernelEvents()
+
+    def events() -> set[int]:
+        return {int(fd.name) for fd in Path("/proc/self/fd").iterdir() if "perf_event" in os.path.realpath(fd)}
+
+    before = events()
+    try:
+        handles = [kernel.open(1, 0, 0) for _ in range(2)]
+    except OSError as error:
+        pytest.skip(f"perf events are not permitted here: {error}")
+    fds = events() - before
+    for fd in fds:
+        os.close(fd)
+    ends = os.pipe()
+    assert set(ends) == fds
+    os.write(ends[1], bytes(8))
+    for handle in handles:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            kernel.read(handle)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            kernel.close(handle)
+    assert os.read(ends[0], 9) == bytes(8)
+    for fd in ends:
+        os.close(fd)
+
+
 @given(st.text(alphabet="0123456789,- \n", max_size=12))
 def test_any_text_is_a_list_of_cpus_or_refused(text: str) -> None:
     try:
