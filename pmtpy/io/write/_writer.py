@@ -31,6 +31,7 @@ _MOST_STRETCHES = 65_536  # of a load
 DEFAULT_MAX_ROWS = 200_000
 """Rows that may wait: ten seconds of a PowerSensor3, some 35 MB with four pairs."""
 
+_BROKEN_OFF = "it was broken off before it began"
 _FLUSH_S = 0.25  # a killed process loses what waits, and is to lose less than a second
 # Rows per call of the sink: enough that its calls of numpy do not count, few enough for the processor's cache.
 _LEAST_ROWS, _MOST_ROWS = 1024, 4096
@@ -114,9 +115,13 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="pmtpy-writer", daemon=True)
         try:
             threads.start(self._thread, "files are written")
+        except BaseException:  # Ctrl-C as it began: nobody has this writer, to end it
+            self.end(HOST_CLOCK.anchor(), _BROKEN_OFF)
+            raise
+        try:
             self._sink = opened()
-        except BaseException:  # or Ctrl-C as it began: nobody has this writer, to end it
-            self.end(HOST_CLOCK.anchor(), "it was broken off before it began")
+        except BaseException:
+            self.stop(HOST_CLOCK.anchor(), _BROKEN_OFF)
             raise
 
     def put(self, frame: Frame) -> None:
