@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import pmtpy as pmt
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.emulators.world import open_world
 
 
 @pytest.mark.parametrize("backend", ["cray", "hwmon", "iio", "jetson", "nvml", "occ", "rapl"])
@@ -40,10 +43,13 @@ def test_of_what_cannot_be_opened_for_lack_of_descriptors_nothing_stays(
             patch.setattr(os, "open", opened)
             patch.setattr(os, "close", closed)
             with contextlib.suppress(pmt.BackendUnavailableError):
-                sensor = pmt.create(f"{backend}:virtual")
+                sensor = pmt.create(f"{backend}:virtual", load="constant:50")
             if sensor is not None:
                 sensor.close()
         assert not kept
         assert not list(tmp_path.iterdir())
         most += 1
+        if most == 1:
+            gc.collect()
+            assert open_world(HOST_CLOCK) is None  # the next one may have another load
     assert most > 1

@@ -129,6 +129,9 @@ def open_virtual(
         # A GPU on a module with a processor is placed by its NUMA node, which is read once.
         tree.write("bus/pci/devices/0000:3b:00.0/numa_node", 0)
         source = open_source(gpu.uuid, clock=clock, library=library, total=total, samples=samples, sysfs_root=tree.root)
+    except BaseException:
+        _given_back(library, driver)
+        raise
     finally:
         tree.close()
     weakref.finalize(source, _given_back, library, driver).atexit = False
