@@ -195,7 +195,7 @@ class _Conversion:
         self._header: Header | None = None
         self._frames: Frames | None = None
         self._sink: Sink | None = None
-        self._rows = self._lost = self._marks = self._last_ns = 0
+        self._rows = self._lost = self._marks = 0
         self._powers: _Powers | None = None
 
     def run(self, tell: Callable[[float], None]) -> Converted:
@@ -206,7 +206,7 @@ class _Conversion:
                 if len(block.columns["elapsed"]):
                     self._take(block, meaning)
                 tell(block.share)
-            if self._header is None or self._sink is None:
+            if self._header is None or self._frames is None or self._sink is None:
                 where = "" if recording.part.whole else " in the part that was asked for"
                 msg = f"{recording.path} has no rows{where}; there is nothing to convert"
                 raise TargetError(msg)
@@ -216,11 +216,13 @@ class _Conversion:
             if self._powers is not None:
                 self._powers.judge(recording.path)
             sink, self._sink = self._sink, None
-            sink.close(self._ending(self._header, self._why_not_whole()))
+            sink.close(self._ending(self._header, self._frames, self._why_not_whole()))
         finally:
-            if self._sink is not None and self._header is not None:  # nothing of it will stay; it only has to be closed
+            if (
+                self._sink is not None and self._header is not None and self._frames is not None
+            ):  # nothing of it will stay; it only has to be closed
                 with contextlib.suppress(Exception):
-                    self._sink.close(self._ending(self._header, "not whole"))
+                    self._sink.close(self._ending(self._header, self._frames, "not whole"))
         lacks: tuple[str, ...] = (
             (f"the format {self._into.name} has no place for {self._into.lacks}",) if self._into.lacks else ()
         )
@@ -241,14 +243,12 @@ class _Conversion:
             self._powers = _Powers(self._header, self._into.name) if "energies" in self._into.lacks else None
             self._sink = self._into.open(self._draft, self._header, self._options)
         frame = self._frames.frame(block.columns, block.labels)
-        self._last_ns = int(frame.t_ns[-1])
         self._lost += int(frame.lost.sum())
         self._marks += len(frame.marks)
         self._pass_on(self._thinner.feed(frame) if self._thinner is not None else frame)
 
-    def _ending(self, header: Header, why: str) -> Ending:
-        facts = self._recording.facts
-        return ending_of(facts, header, rows=self._rows, lost=self._lost, last_ns=self._last_ns, why=why)
+    def _ending(self, header: Header, frames: Frames, why: str) -> Ending:
+        return ending_of(self._recording.facts, header, frames, rows=self._rows, lost=self._lost, why=why)
 
     def _header_of(self, meaning: RecordedLayout, start_s: float) -> Header:
         path = self._recording.path

@@ -21,18 +21,19 @@ from pmtpy.core.clock import Anchor
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.numbers import real, whole
-from pmtpy.core.presentation import utf8
+from pmtpy.core.presentation import not_covered, utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns
 from pmtpy.io.origin import told_by
-from pmtpy.io.write.base import Ending, Header, RecordedLoad, RecordedMark, RecordedRegion, Stretches
+from pmtpy.io.write.base import WORTH_A_REMARK, Ending, Header, RecordedLoad, RecordedMark, RecordedRegion, Stretches
 
 Flags = npt.NDArray[np.bool_]
 _UNITS = {q.value: q for q in Quantity}
 _NS = 1e9
 _LAST_DIGIT_J = 1e-5  # energies of text files have six decimals: what is less may be rounded away
-_OF_THE_WHOLE = {"rows", "lost", "dropped", "error", "converted_from"}  # what metadata say of all rows, or of the file
+# what metadata say of all rows, or of the file
+_OF_THE_WHOLE = {"rows", "lost", "dropped", "error", "converted_from", "uncovered_s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,12 +294,17 @@ def aged_of(facts: dict[str, Any] | None) -> float:
     return max(0.0, real(found) or 0.0)
 
 
-def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: int, last_ns: int, why: str) -> Ending:
-    """Return the ending of a recording of which ``rows`` rows were passed on, the last at ``last_ns``.
+def ending_of(facts: dict[str, Any] | None, header: Header, seen: Frames, *, rows: int, lost: int, why: str) -> Ending:
+    """Return the ending of a recording of which ``rows`` rows were passed on.
 
-    ``why`` says why it is not whole, where the reader found that; it is not whole either if its metadata say so.
+    For how long no energy is known its metadata say, else the frames that were ``seen``: then it is a remark, too,
+    since notes of the reader do not go along. ``why`` says why it is not whole, where the reader found that; it is not
+    whole either if its metadata say so.
     """
     known = facts or {}
+    (first_ns, last_ns), told_s = seen.span_ns, real(known.get("uncovered_s"))
+    unknown_s, span_s = seen.unknown_ns / _NS, (last_ns - first_ns) / _NS
+    found = [not_covered(unknown_s, span_s)] if told_s is None and unknown_s > WORTH_A_REMARK * span_s else []
     anchor = anchor_of(known, "end") if header.host_clock else None
     offset_ns = header.anchor.unix_offset_ns
     text = "; ".join(filter(None, (str(known.get("error") or ""), why)))
@@ -310,7 +316,8 @@ def ending_of(facts: dict[str, Any] | None, header: Header, *, rows: int, lost: 
         complete=not why and known.get("complete", True) is True,
         error=text,
         regions=_regions_of(facts),
-        remarks=tuple(r for r in known.get("remarks") or () if isinstance(r, str)),
+        remarks=tuple(dict.fromkeys([*(r for r in known.get("remarks") or () if isinstance(r, str)), *found])),
+        uncovered_s=unknown_s if told_s is None else told_s,
         time_u_s=time_u_of(known),
         aged_s=aged_of(known),
         marks=_marks_of(facts) or header.marks,
@@ -396,6 +403,15 @@ class Frames:
         whole = int(start_s // 1)
         self._start_ns = whole * 10**9 + round((start_s - whole) * _NS) - anchor.unix_offset_ns
         self._uncovered = UncoveredTime.of(meaning.layout, thinned=thinned)
+        self._unknown: Ints = np.zeros(len(meaning.layout.names), np.int64)
+        self._has_energy: Flags = np.zeros(len(self._unknown), np.bool_)
+        self.span_ns = (0, 0)  # when the first and the last row were, once there is one
+
+    @property
+    def unknown_ns(self) -> int:
+        """For how long no energy of the total is known so far; without one, of the power that lacks most."""
+        of = self._unknown[:1] if self._has_energy[0] else self._unknown[self._has_energy]
+        return int(of.max(initial=0))
 
     def frame(self, found: dict[str, Any], labels: list[tuple[int, str]]) -> Frame:
         """Return the next rows."""
@@ -412,6 +428,9 @@ class Frames:
                 arrays[column.array][:, column.index] = found[column.name]
         lost = np.asarray(found["lost"], np.int64)
         unknown = self._uncovered.add(t_ns, arrays["watts"], arrays["joules"], lost)
+        self._unknown = unknown[-1].copy()
+        self._has_energy |= np.isfinite(arrays["joules"]).any(axis=0)
+        self.span_ns = (self.span_ns[0] or int(t_ns[0]), int(t_ns[-1]))
         return Frame(t_ns, arrays["watts"], arrays["joules"], arrays["values"], lost, unknown, tuple(labels))
 
 

@@ -392,3 +392,22 @@ def test_powers_of_which_metadata_say_nothing_stay(tmp_path: Path, suffix: str) 
     (tmp_path / "run.csv.json").write_text('{"experiment": 5}')
     convert(tmp_path / "run.csv", tmp_path / f"other.{suffix}")
     assert load(tmp_path / f"other.{suffix}")["total_W"].tolist() == [10.0] * 100
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jls"])
+@pytest.mark.parametrize(("part", "unknown_s"), [((None, None), 3.0), ((2.0, None), 0.0)])
+def test_time_without_a_known_energy_goes_along(
+    tmp_path: Path, suffix: str, part: tuple[float | None, float | None], unknown_s: float
+) -> None:
+    """A log of somebody else: 100 W, a row each 0.1 s, none for 3 s behind the first, so of these nothing is known."""
+    if suffix == "jls":
+        pytest.importorskip("pyjls")
+    seconds = np.append(np.arange(0.0, 1.05, 0.1), np.arange(4.0, 5.05, 0.1))
+    rows = [f"{1_700_000_000 + t:.6f},{t:.9f},,0,100.0" for t in seconds.tolist()]
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W", *rows]) + "\n")
+    convert(tmp_path / "a.csv", tmp_path / f"b.{suffix}", part=part)
+    made = load(tmp_path / f"b.{suffix}")
+    assert made.attrs["uncovered_s"] == pytest.approx(unknown_s)
+    assert any("no energy is known for" in note for note in made.attrs["notes"]) is (unknown_s > 0)
+    convert(tmp_path / f"b.{suffix}", tmp_path / "c.csv", part=(None, 0.95))
+    assert load(tmp_path / "c.csv").attrs["uncovered_s"] == 0.0  # the part before

@@ -18,7 +18,7 @@ from pmtpy.core.rows import Frame, Layout
 from pmtpy.io.channels import channel_of, described
 from pmtpy.io.convert import convert
 from pmtpy.io.read import load
-from pmtpy.io.recorded import ending_of, header_of
+from pmtpy.io.recorded import Frames, ending_of, header_of, layout_of
 from pmtpy.io.write import Ending, Header, open_sink
 from pmtpy.io.write.base import RecordedLoad, RecordedRegion
 
@@ -47,7 +47,7 @@ HEADER = Header(
 ENDING = Ending(
     Anchor(START_NS + 10**9, UNIX_NS + 10**9 + 70), ROWS, 3, 2, complete=False, error="the disk was full",
     regions=(RecordedRegion("solve, a", START_NS + 5 * STEP_NS, START_NS + 30 * STEP_NS),),
-    remarks=("the stream was damaged 2 times", "rows may be early"), time_u_s=0.0021, aged_s=0.03,
+    remarks=("the stream was damaged 2 times", "rows may be early"), time_u_s=0.0021, aged_s=0.03, uncovered_s=0.25,
     load=RecordedLoad(((START_NS - 7, START_NS + 9 * STEP_NS), (START_NS + 11 * STEP_NS, START_NS + 12 * STEP_NS)),
                       ((START_NS - 7, START_NS + 10 * STEP_NS), (START_NS + 11 * STEP_NS, START_NS + 40 * STEP_NS))),
 )  # fmt: skip
@@ -90,7 +90,8 @@ def _is_the_same(facts: dict[str, Any], ending: Ending = ENDING) -> None:
     for known, truly in zip(header.layout.channels, LAYOUT.channels, strict=True):
         assert replace(known, method=truly.method) == truly
         assert known.energy_method is truly.energy_method
-    found = ending_of(facts, HEADER, rows=ROWS, lost=3, last_ns=0, why="")
+    seen = Frames(layout_of([], facts, ""), HEADER, 0.0)
+    found = ending_of(facts, HEADER, seen, rows=ROWS, lost=3, why="")
     assert found == ending
 
 

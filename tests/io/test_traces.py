@@ -546,3 +546,14 @@ def test_a_missing_package_is_named_with_its_cure(tmp_path: Path, monkeypatch: p
         assert held.tb is not None  # the frames are held, with the reader in them: its thread has ended all the same
         assert not [t.name for t in threading.enumerate() if t.name.startswith("pmtpy-read")]
     assert [p.name for p in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_time_without_a_row_is_a_gap_though_nobody_counted_lost_rows(tmp_path: Path) -> None:
+    """A log of somebody else: 100 W, a row each 0.1 s, none for 3 s behind the first, so of these nothing is known."""
+    seconds = np.append(np.arange(0.0, 1.05, 0.1), np.arange(4.0, 5.05, 0.1))
+    rows = [f"{1_700_000_000 + t:.6f},{t:.9f},,0,100.0" for t in seconds.tolist()]
+    (tmp_path / "a.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W", *rows]) + "\n")
+    convert(tmp_path / "a.csv", tmp_path / "a.json")
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    assert [e["name"] for e in events if e["ph"] == "X"] == ["total: energy not known"]
+    assert [(e["ts"], e["dur"]) for e in events if e["ph"] == "X"] == [pytest.approx((1e6, 3e6))]

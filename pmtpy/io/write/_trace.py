@@ -23,6 +23,7 @@ from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Ending, Header, Judg
 
 _NS = 1e9
 _CLOCK_ROUNDED_NS = 2_000  # by which times of a text file differ from those of its metadata
+_UNKNOWN = 0.5  # share of the time between two rows from which on more is unknown than known
 _CONTEXT_ROWS = 100  # rows on either side of the end of a region that tell how the power moves there
 
 
@@ -120,6 +121,7 @@ class Story:
         self._marked: list[tuple[int, float, str]] = []  # time of a row, that of the row before, label
         self._steps: dict[int, Floats] = {}  # joules from the row before a marked one to it
         self._before: tuple[int, Floats, Ints] | None = None
+        self._powered: npt.NDArray[np.bool_] | None = None  # which powers and energies the last row has
         self._silent: dict[str, int] = {}  # counters without a value, and since when
         self._gaps: list[Slice] = []
         self._end_ns = 0
@@ -146,6 +148,7 @@ class Story:
         for t in inside:
             self._at[t] = (_between(t, t_ns, joules), _between(t, t_ns, unknown) / _NS)
         self._find_gaps(frame)
+        self._find_unknown(frame)
         self._before = (int(frame.t_ns[-1]), frame.joules[-1].copy(), frame.uncovered_ns[-1].copy())
         self._end_ns = int(frame.t_ns[-1])
 
@@ -169,8 +172,27 @@ class Story:
                 else:
                     self._gaps.append(Slice(f"{counter.name}: no value", self._silent.pop(counter.name), t))
 
+    def _find_unknown(self, frame: Frame) -> None:
+        """Find the steps without a known energy from row to row, where no row is lost and no value is missing."""
+        has = np.isfinite(frame.watts) & np.isfinite(frame.joules)
+        last, before = self._powered, self._before
+        self._powered = has[-1]
+        if last is None or before is None:
+            t_ns, unknown, kept, there = frame.t_ns, frame.uncovered_ns, frame.lost[1:] == 0, has
+        else:
+            t_ns, unknown = np.append(before[0], frame.t_ns), np.vstack([before[2], frame.uncovered_ns])
+            kept, there = frame.lost == 0, np.vstack([last, has])
+        step_ns = np.diff(t_ns)[:, None]
+        lacks = (np.diff(unknown, axis=0) > _UNKNOWN * step_ns) & there[1:] & there[:-1] & kept[:, None]
+        for row in np.flatnonzero(lacks.any(axis=1)).tolist():
+            names = [n for n, lack in zip(self._layout.names, lacks[row], strict=True) if lack]
+            label, start, end = f"{', '.join(names)}: energy not known", int(t_ns[row]), int(t_ns[row + 1])
+            if self._gaps and (self._gaps[-1].label, self._gaps[-1].end_ns) == (label, start):
+                start = self._gaps.pop().start_ns
+            self._gaps.append(Slice(label, start, end))
+
     def gaps(self) -> list[Slice]:
-        """Return the stretches that lack rows or values, when all rows were seen."""
+        """Return the stretches that lack rows, values or energies, when all rows were seen."""
         silent = [Slice(f"{name}: no value", start, self._end_ns) for name, start in self._silent.items()]
         return sorted([*self._gaps, *silent], key=lambda s: (s.start_ns, -s.end_ns))
 

@@ -21,11 +21,10 @@ from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
 from pmtpy.io.columns import with_gap
-from pmtpy.io.write.base import Ending, RecordedLoad, RecordedMark, RecordedRegion, Sink
+from pmtpy.io.write.base import WORTH_A_REMARK, Ending, RecordedLoad, RecordedMark, RecordedRegion, Sink
 from pmtpy.io.write.downsample import Thinner
 
 _NOTHING = Remarks()
-_WORTH_A_REMARK = 1e-3  # of a dump: time without known energy
 _MOST_REGIONS = 100_000  # and as many marks: some megabytes of metadata
 _MOST_STRETCHES = 65_536  # of a load
 DEFAULT_MAX_ROWS = 200_000
@@ -286,7 +285,7 @@ class Writer:
             return None, said
         (begin_ns, before), (end_ns, after) = self._first, self._newest
         unknown_ns, span_ns = int((after - before).max(initial=0)) + short_ns, end_ns - begin_ns + short_ns
-        if unknown_ns <= _WORTH_A_REMARK * span_ns:
+        if unknown_ns <= WORTH_A_REMARK * span_ns:
             return unknown_ns / 1e9, []
         return unknown_ns / 1e9, [*said, not_covered(unknown_ns / 1e9, span_ns / 1e9)]
 

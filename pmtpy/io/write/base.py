@@ -21,6 +21,7 @@ from pmtpy.io.channels import described
 _FORMAT_VERSION = 1
 """Of the metadata written beside or inside a file; a reader refuses a greater one."""
 
+WORTH_A_REMARK = 1e-3  # of a recording: time without known energy
 MOST_ENDS = 4_000
 """Ends of regions whose energies are judged by the rows around them: of a hundred rows of ten channels each, 120 MB."""
 
