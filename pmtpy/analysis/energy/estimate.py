@@ -366,6 +366,7 @@ def _in_step(
         energy.joules,
         (energy.high - energy.low) / 2.0,
         aliased,
+        lowest_w=lowest,
         covers=response.coverage,
         period=in_step_with(response.period_s, response.window_s),
         top_shown=tops,

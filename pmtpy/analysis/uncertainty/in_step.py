@@ -143,6 +143,7 @@ def aliasing(
     half_width: float,
     between: tuple[float, float],
     *,
+    lowest_w: float,
     covers: float | None,
     period: str,
     cure: str,
@@ -157,6 +158,8 @@ def aliasing(
     ----------
     between : (float, float)
         Of :func:`joules_in_step`.
+    lowest_w : float
+        Lowest power that was shown: no load uses less than nothing, unless it was shown to.
     top_shown : bool
         Whether the load's highest power was shown.
     covers : float or None
@@ -164,7 +167,7 @@ def aliasing(
     """
     low, high, sees, far = min(between[0], joules - half_width), max(between[1], joules + half_width), "", ""
     if high - low > max(2.0 * _MIN_RATIO * half_width, _MIN_SHARE * abs(joules)):
-        low = max(low, min(joules, 0.0))  # no load uses less than nothing, unless it was shown to
+        low = max(low, 0.0) if lowest_w >= 0.0 else low
         far = f": of such a load, and of no other, the energy is anything from {low:.4g} to {high:.4g} J"
         far += "" if top_shown else ", and more if its highest power was never shown"
     elif not always:

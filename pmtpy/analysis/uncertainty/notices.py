@@ -136,6 +136,7 @@ def _in_step(of: Causes, uncertainty_joules: float) -> list[str]:
         seen.joules,
         Z95 * uncertainty_joules,
         between,
+        lowest_w=seen.range_watts[0],
         covers=covers,
         period=in_step_with(of.sample_s, of.window_s, of.refresh_s if seldom else 0.0),
         cure="measure longer, or vary the start over several runs",

@@ -78,3 +78,16 @@ def test_of_a_part_time_sensor_the_interval_in_step_is_that_of_what_it_does_not_
     # On for half of what is seen: from an eighth to seven eighths of the time, and a period at the ends.
     assert low == pytest.approx(10.0 * 2.0 * WATTS / 8.0 - 0.1 * WATTS, rel=0.01)
     assert high == pytest.approx(10.0 * 2.0 * WATTS * 7.0 / 8.0 + 0.1 * WATTS, rel=0.01)
+
+
+@pytest.mark.parametrize("joules", [-500.0, 0.0, 500.0])
+def test_of_a_power_that_goes_below_nothing_the_interval_in_step_does_too(joules: float) -> None:
+    """A rail that is charged and discharged: as of the card above, all 100 W less."""
+    rail = Channel("rail", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.025)
+    seen = IntervalStatistics(10.0, joules, 100, range_watts=(-WATTS, WATTS))
+    (why,) = uncertainty_budget(rail, seen).warnings
+    low, high = map(float, re.findall(r"anything from (\S+) to (\S+) J", why)[0])
+    above = seen._replace(joules=joules + 10.0 * WATTS, range_watts=(0.0, 2.0 * WATTS))
+    (why,) = uncertainty_budget(rail, above).warnings
+    expected = [float(each) - 10.0 * WATTS for each in re.findall(r"anything from (\S+) to (\S+) J", why)[0]]
+    assert (low, high) == pytest.approx(expected, abs=1.0)
