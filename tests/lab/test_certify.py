@@ -49,6 +49,7 @@ def test_a_virtual_card_is_certified_whole(
     made = certify("nvml:virtual", options, _BRIEF, rules, clock=WalkingClock(), interval_s=0.015)
     found = {verdict.rule: verdict.passed for verdict in made.verdicts}
     assert found.pop("gain") is False
+    assert found.pop("power shown") is False
     assert found.pop("energies repeat") is None  # of two trials
     assert all(found.values()), made.verdicts
     assert not made.passed
@@ -533,3 +534,16 @@ def test_a_cpu_is_loaded_by_a_share_of_its_cores() -> None:
         while len(running.edges_ns()) < 4:
             HOST_CLOCK.wait_until(HOST_CLOCK.now_ns() + 10_000_000, never)
     assert np.all(np.diff(running.edges_ns()) > 0)
+
+
+@pytest.mark.parametrize(("gain", "zero_w", "worst"), [(1.0, 25.0, 1.25), (0.99, -2.0, 0.97), (1.02, -7.0, 0.95)])
+def test_a_zero_that_is_off_is_no_pass_though_the_gain_is_right(gain: float, zero_w: float, worst: float) -> None:
+    """At rest, where boards use little, watts that are off are many percent: only levels under load count."""
+    there = {0.0: 20.0, 0.25: 100.0, 0.5: 150.0, 1.0: 250.0}
+    line = line_through([Level(share, gain * w + zero_w, w) for share, w in there.items() for _ in range(2)])
+    assert line.shown.value == pytest.approx(worst)
+    found = rulings(
+        Characterisation("x"), Rules(gain=5.1), refresh_s=None, line=(line, ""), trials=(None, ""), limits=({}, [])
+    )
+    passed = {v.rule: v.passed for v in found}
+    assert (passed["gain"], passed["power shown"]) == (True, worst < 1.0)

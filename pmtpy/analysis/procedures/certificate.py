@@ -96,6 +96,7 @@ class Line:
     # the power about which an error of the gain turns the line, and the standard uncertainty of what is shown there
     level_at_w: float
     level_u: float
+    shown: Estimate  # share of the power that is shown, of the level under load where it is furthest from all of it
 
 
 def line_through(levels: Sequence[Level]) -> Line:
@@ -138,13 +139,23 @@ def line_through(levels: Sequence[Level]) -> Line:
             "measure the same power, or give more --rounds"
         )
         raise DeclinedError(msg)
+    offset, level_u = float(np.mean(y)) - gain * middle, math.sqrt(max(0.0, offset_u**2 - (gain_u * at_w) ** 2))
+    loaded_w = [k.reference_w for k in known if k.share > 0.0 and k.reference_w > 0.0]
     return Line(
         known_gain,
-        Estimate.normal(float(np.mean(y)) - gain * middle, offset_u, freedom),
+        Estimate.normal(offset, offset_u, freedom),
         _deviation(known, residual, gain * own).scaled(1.0 / span),
         1.0 - float(residual @ residual) / float(np.sum((y - np.mean(y)) ** 2)),
         at_w,
-        math.sqrt(max(0.0, offset_u**2 - (gain_u * at_w) ** 2)),
+        level_u,
+        max(
+            (
+                Estimate.normal(gain + offset / w, math.hypot(level_u, gain_u * (w - at_w)) / abs(w), freedom)
+                for w in sorted(loaded_w)[:: max(1, len(loaded_w) - 1)]  # between them a line is no further off
+            ),
+            key=lambda share: abs(share.value - 1.0),
+            default=known_gain,
+        ),
     )
 
 
