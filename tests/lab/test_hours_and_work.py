@@ -190,6 +190,21 @@ def test_a_load_of_three_levels_is_declined_and_a_rest_on_the_way_down_is_told()
     assert falling.resting == falling.falling
 
 
+@pytest.mark.parametrize("window_s", [0.1, 0.2])
+def test_a_register_that_is_read_ten_times_for_each_renewal_rests_at_no_level_on_the_way(window_s: float) -> None:
+    """Each renewal shows the mean of its window, so one or two lie between the levels, and are read ten times each."""
+    renewed = np.arange(0.0, 60.0, 0.1) + 0.037
+    on_s = np.interp(
+        np.stack([renewed, renewed - window_s]), np.arange(-2.0, 62.0, 2.0), np.repeat(np.arange(16.0), 2) * 2
+    )
+    shown = 50.0 + 100.0 * (on_s[0] - on_s[1]) / window_s + np.random.default_rng(3).normal(0.0, 0.5, len(renewed))
+    t = np.arange(0.1, 60.0, 0.01)
+    found = steps_of(t, shown[np.searchsorted(renewed, t, "right") - 1])
+    assert found.resting == 0
+    assert [found.low_w, found.high_w] == pytest.approx([50.0, 150.0], abs=0.3)
+    assert found.interval_s == pytest.approx(0.1)
+
+
 GIBI = 1024**3 / 1e9
 # With log_avg_msec: KiB/s, and no sizes.
 AVERAGED = (

@@ -69,7 +69,8 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     size, noise = high - low, max(low_end.noise_w, high_end.noise_w)
     begin, end = _turns(w, low, high)
     beyond = float(np.mean((w < low - _BEYOND * size) | (w > high + _BEYOND * size)))
-    resting = sum(_rests(w[a + 1 : b] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
+    held = _held(w, begin, end)
+    resting = sum(_rests(w[a + 1 : b : held] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
     if 4 * resting > 3 * len(begin) or beyond > _BEYOND_SHARE:
         rest = f"{resting} of {len(begin)} steps rest between {low:.4g} and {high:.4g} W"
         msg = (
@@ -118,6 +119,16 @@ def _interval(t: Floats, w: Floats, begin: Ints, end: Ints) -> float:
     inside = zip(begin.tolist(), end.tolist(), strict=True)
     renewed = [np.diff(t[a + 1 + np.flatnonzero(np.diff(w[a : b + 1]))]) for a, b in inside]
     return max(float(np.median(each)) for each in (np.diff(t), np.concatenate(renewed)) if len(each))
+
+
+def _held(w: Floats, begin: Ints, end: Ints) -> int:
+    """Return for how many readings a register that is polled more often than renewed shows the same, as a rule.
+
+    One that shows so few values that plateaus hold less than a rest takes does not tell (it has no noise): one.
+    """
+    values = np.flatnonzero(np.append(np.append(1.0, np.diff(w)), 1.0))
+    held = int(np.median(np.diff(values)))
+    return max(held, 1) if _REST_READINGS * held <= np.median(begin[1:] - end[:-1] + 1) else 1
 
 
 def _turns(w: Floats, low: float, high: float) -> tuple[Ints, Ints]:
