@@ -409,5 +409,7 @@ def test_time_without_a_known_energy_goes_along(
     made = load(tmp_path / f"b.{suffix}")
     assert made.attrs["uncovered_s"] == pytest.approx(unknown_s)
     assert any("no energy is known for" in note for note in made.attrs["notes"]) is (unknown_s > 0)
+    convert(tmp_path / "a.csv", tmp_path / f"d.{suffix}", part=part, interval_s=0.3)
+    assert not [note for note in load(tmp_path / f"d.{suffix}").attrs["notes"] if "wrong" in note]
     convert(tmp_path / f"b.{suffix}", tmp_path / "c.csv", part=(None, 0.95))
     assert load(tmp_path / "c.csv").attrs["uncovered_s"] == 0.0  # the part before

@@ -135,11 +135,12 @@ class EnergyLaws:
         self._laws: list[_Law] = []
         self._products: list[_Product] = []
         self._guesses: list[list[_Law]] = []  # of channels that no metadata tell of: each rule it may be made by
-        if not facts.get("channels"):
+        converted = bool(facts.get("converted_from"))  # its rows may be means over time without a known energy
+        if not converted and not facts.get("channels"):
             powers = [n.removesuffix("_W") for n in names if n.endswith("_W") and f"{n[:-1]}J" in names]
             parts = [n for n in powers if n != TOTAL] or powers  # a total is made by several rules at once
             self._guesses = [[_Law(n, method.value, np.nan) for method in EnergyMethod] for n in parts]
-        for channel in facts.get("channels", []) if not facts.get("converted_from") else []:
+        for channel in facts.get("channels", []) if not converted else []:
             name, rule, refresh_s = channel["name"], channel.get("rule"), channel.get("refresh_s")
             if isinstance(rule, str) and {f"{name}_W", f"{name}_J"} <= set(names):
                 self._laws.append(_Law(name, "interval mean" if every else rule, real(refresh_s) or 0.0))
