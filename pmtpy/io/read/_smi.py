@@ -232,10 +232,9 @@ def _rounds(
     rounds[card, number] = np.arange(len(times))
     missing = (rounds < 0).any(axis=0)
     if missing.any():
-        first = int(np.flatnonzero(missing)[0])
-        recording.notes.append(
-            f"line {at[rounds[:, first].max()]} (and {int(missing.sum()) - 1} more rounds): not every GPU has a row"
-        )
+        first, others = int(np.flatnonzero(missing)[0]), int(missing.sum()) - 1
+        more = f" (and {others} more round{'s' * (others > 1)})" if others else ""
+        recording.notes.append(f"line {at[rounds[:, first].max()]}{more}: not every GPU has a row")
     return dict(zip(_called(recording, at, which, listed), rounds, strict=True))
 
 
