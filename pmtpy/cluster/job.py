@@ -89,7 +89,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
         watts = math.fsum(n.watts * n.seconds / seconds for n in nodes if n.seconds > 0)
         of_all = len(self._nodes) + len([m for m in self.missing if m not in self._nodes])
         covered = math.fsum(n.coverage for n in nodes) / of_all if of_all else 0.0
-        without = [f"{name} is not in the sum: {why}" for name, why in self.missing.items()]
+        without = [f"{name} is {how} in the sum: {why}" for name, how, why in self._left_out()]
         return Measurement(
             f"{len(nodes)} of {of_all} nodes" if without else f"{of_all} nodes",
             TOTAL,
@@ -105,6 +105,11 @@ class JobEnergy(Mapping[str, NodeEnergy]):
             (*self.problems, *without, *self._warnings()),
             any(n.virtual for n in nodes),
         )
+
+    def _left_out(self) -> list[tuple[str, str, str]]:
+        """Return what is not in the sum, whether that is all there is of it, and why."""
+        known = {name for name, node in self._nodes.items() if node.joules is not None}
+        return [(name, "not all" if name in known else "not", why) for name, why in self.missing.items()]
 
     def _warnings(self) -> list[str]:
         """Return what nodes warn of, each text once, with how many say it."""
@@ -160,7 +165,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
             share = self.imbalance_joules / self.known.joules if self.known.joules else 0.0
             lines.append(f"  slowest: {self.slowest}; waiting for it: {self.imbalance_joules:.4g} J ({share:.1%})")
         lines += [f"  {problem}" for problem in self.problems]
-        lines += [f"  not in the sum: {name}: {why}" for name, why in self.missing.items()]
+        lines += [f"  {how} in the sum: {name}: {why}" for name, how, why in self._left_out()]
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -63,6 +63,8 @@ def test_a_job_with_a_node_that_is_not_known_has_no_total_but_says_what_is_known
         _ = job.total
     assert job.known.joules == 500.0
     assert job.known.coverage == 0.5
+    rebooted = JobEnergy("solve", [node(0), node(1)], {"n1": "its clock began anew"})
+    assert "n1 is not all in the sum: its clock began anew" in rebooted.known.warnings
     assert JobEnergy("solve", [node(0), node(1)]).total.joules == 1000.0
     nothing = JobEnergy("solve", [node(i, joules=None, why="no sensor") for i in range(2)])
     assert str(nothing).startswith("solve: 0 of 2 nodes: energy not known in 10 s, sum of nodes, 0.0% covered")
