@@ -83,6 +83,16 @@ def test_a_register_resolves_no_more_than_its_renewals_however_often_it_is_polle
     assert float(np.median(found.rise_s)) == pytest.approx(0.3 * math.log(9.0), abs=found.interval_s)
 
 
+def test_a_step_of_two_renewals_is_not_resolved_however_often_the_register_is_polled() -> None:
+    """A one-pole of 70 ms takes 154 ms from 10 to 90 %; its register is renewed every 100 ms and polled every 20."""
+    t, polls = np.arange(0.0, 60.0, 0.001), np.arange(0.1, 59.9, 0.02)
+    watts, _ = lfilter([1 / 70], [1.0, 1 / 70 - 1.0], np.where(t // 1.037 % 2.0 < 1.0, 60.0, 180.0), zi=[60.0])
+    renewed = watts[::100] + np.random.default_rng(1).normal(0.0, 0.3, 600)
+    found = steps_of(polls, renewed[np.floor(polls / 0.1).astype(int)])
+    assert float(np.median(found.rise_s)) > 2.0 * found.interval_s
+    assert not found.resolved
+
+
 @pytest.mark.parametrize("rest_tau", [2.5, 3.5])
 def test_a_sensor_that_is_on_its_way_when_the_load_switches_is_not_called_noisy(rest_tau: float) -> None:
     """A low-pass: how much it lacks at the ends of plateaus is ``exp(-rest_tau)`` of what it began with."""

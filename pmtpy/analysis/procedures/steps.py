@@ -18,6 +18,8 @@ _AT_LEVEL = 0.1  # of a step: readings that are so near to a level are at it
 _REST_READINGS = 4  # a step rests where so many in a row stay as near to each other
 _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
+# Intervals of the readings: of a step at once one may lie between the levels, and polls add their part of an interval.
+_UNRESOLVED = 2.5
 _PARTS = 4  # the last three of so many parts of a plateau tell its level
 _MAX_CHANGE_AT_LEVEL = 0.005  # of the step: a plateau that moves by less from part to part has come to its level
 
@@ -36,7 +38,7 @@ class Steps:
     # shape (n,); of each step: time from the last reading below a tenth of it to the first above nine tenths (falling
     # likewise)
     rise_s: Floats
-    interval_s: float  # median time between readings on the way, that repeat nothing: twice this is what can be told
+    interval_s: float  # median time between readings on the way, that repeat nothing: two of these are what can be told
     period_s: float  # median time between steps in the same direction; NaN where there are too few
     rest_w: float  # by how much their last parts fall short of that; NaN: they move, and do not say where to
     resting: int  # steps that rest on the way for half of their readings and more: their times contain that
@@ -44,7 +46,7 @@ class Steps:
     @property
     def resolved(self) -> bool:
         """Whether the median step takes longer than the readings resolve."""
-        return float(np.median(self.rise_s)) > 2.0 * self.interval_s
+        return float(np.median(self.rise_s)) > _UNRESOLVED * self.interval_s
 
     @property
     def settled(self) -> bool:
