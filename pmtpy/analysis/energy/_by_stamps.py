@@ -17,8 +17,6 @@ from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.signal.estimate import NAMED
 from pmtpy.core.rows import Floats
 
-_LATE_STARTS_S = (0.02, 0.04, 0.06)  # by which stamps may be late: beyond some ms one is no straight line of the other
-
 
 class _Explained(NamedTuple):
     """Readings explained by a stamped load, and by what pace and about what values of its unknowns."""
@@ -52,17 +50,20 @@ def explained_by_stamps(readings: Readings, load: StampedLoad) -> tuple[Posterio
 
 
 def _started(readings: Readings, load: StampedLoad) -> _Explained:
-    """Explain readings by a stamped load and a rest; from another start too where its stamps may be off by more."""
+    """Explain readings by a stamped load and a rest; from other starts too where readings or stamps may be off by more.
+
+    That readings are late, and that the power follows late, explain them nearly alike: by small steps the one is not
+    left for the other, however much more it explains.
+    """
     first = _explained(readings, load, (0.0, 0.0))
-    if not load.telling:
-        return first
 
-    def odds(start: tuple[float, float]) -> float:
-        return readings.solve(first.pace, load.about(*load.start(*start)), judged=True).evidence
+    def odds(start: tuple[float, float]) -> float:  # of an ideal load, which has nothing else to explain a delay by
+        return readings.solve(first.pace, load.about(*load.start(*start), ideal=True), judged=True).evidence
 
-    steps = [sign * by for by in _LATE_STARTS_S for sign in (-1.0, 1.0)]
-    late = max([(0.0, 0.0), *((0.0, by) for by in steps)], key=odds)
-    best = max([late, *((by, late[1]) for by in steps), *((by, late[1] + by) for by in steps)], key=odds)
+    late_s = [sign * by for by in load.late_starts_s for sign in (-1.0, 1.0)]
+    late = max([(0.0, 0.0), *((0.0, by) for by in late_s)], key=odds)
+    early_s = late_s if load.telling else []
+    best = max([late, *((by, late[1]) for by in early_s), *((by, late[1] + by) for by in early_s)], key=odds)
     return max([first, _explained(readings, load, best)], key=lambda f: f.evidence) if any(best) else first
 
 

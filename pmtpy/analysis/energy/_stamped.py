@@ -38,6 +38,8 @@ _MIN_TELLING, _TELLING_S = 4, 0.12
 _LATE_SHARE, _BEHIND_S = 0.14, np.array([0.015, 0.04])
 _RAMP_SHARE, _RAMP_S = 0.25, np.array([0.008, 0.025])
 _PAUSE_S = 0.3  # the median of those after which clocks ramp
+# By which readings, and stamps, may be late and are no straight line of no delay: a start of its own for each.
+_NOT_STRAIGHT_S, _LATE_STARTS_S = 0.002, (0.02, 0.04, 0.06)
 _DERIVATIVE_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
 # Root mean square of the share of the rise by which blocks of two kinds in turn are more, and less: powers of two
 # kernels of a program within 30 % of each other. Drawn so near multiples of the period, 240 regions: held 0.77 without
@@ -114,10 +116,28 @@ class StampedLoad:
         at[1:3] = at[1] + early_s, late_s
         return at, self.sd**2 + (at - self.mean) ** 2
 
+    @property
+    def late_starts_s(self) -> list[float]:
+        """By how much readings, or the stamps that tell, may be late, so that it is no straight line of less."""
+        usual = float(self.sd[2]) * np.array([1.0, 2.0, 4.0])
+        return [*usual[usual > _NOT_STRAIGHT_S].tolist(), *(_LATE_STARTS_S if self.telling else ())]
+
     def late(self, found: Posterior) -> bool:
         """Whether the readings contradict that the stamps are no later than usual."""
         off = np.abs(found.unknowns[1:3] - self.mean[1:3])
         return self.telling and bool(np.any(off > STRAY * self.sd[1:3]))
+
+    def _usual(self, square: Floats) -> Floats:
+        """Return standard deviations beforehand, of stamps as usual as ``square`` says: mean squares off expected."""
+        sd: Floats = self.sd.copy()
+        if self.telling:
+            seen2 = np.fmax(square[1:3], sd[1:3] ** 2)
+            sd[1:3] = np.sqrt((ROBUST_TAIL * sd[1:3] ** 2 + seen2) / (ROBUST_TAIL + 1.0))
+        return sd
+
+    def _stamps_share(self, sd: Floats) -> float:
+        """Return by what share of a delay the stamps are late: by what is more than readings usually are."""
+        return max(0.0, 1.0 - float(self.sd[2] / sd[2]) ** 2)
 
     def about(self, at: Floats, square: Floats, *, ideal: bool = False) -> Terms:
         """Return readings and energy as straight lines in the unknowns about ``at``.
@@ -126,13 +146,10 @@ class StampedLoad:
         An ``ideal`` load is switched at its stamps, in no time, to one power.
         """
         rise2 = float(square[0] - (at[0] - self.mean[0]) ** 2 + at[0] ** 2)
-        sd = self.sd.copy()
-        if self.telling:
-            sd[1:3] = np.sqrt((ROBUST_TAIL * sd[1:3] ** 2 + np.fmax(square[1:3], sd[1:3] ** 2)) / (ROBUST_TAIL + 1.0))
+        sd = self._usual(square)
         early_by, late_by, wide_by = (float(by) for by in _DERIVATIVE_STEPS)
         rise, early, late, wide, other, own, by_turn = (float(a) for a in at[:7])
-        # Readings may be late by as much as is usual; by what is more than that the stamps are.
-        stamps = max(0.0, 1.0 - float(self.sd[2] / sd[2]) ** 2)
+        stamps = self._stamps_share(sd)
 
         def seen(load: LoadIntervals, wider: float = 0.0, later: float = 0.0, behind: float = 0.0) -> Floats:
             region = (bound - stamps * (late + later) - behind for bound in self.region)
@@ -176,10 +193,15 @@ class StampedLoad:
         return bool(np.any(np.abs(found.unknowns - self.mean)[delays] > STRAY * self.sd[delays]))
 
     def delayed_j(self, found: Posterior) -> float:
-        """Return by how many joules the energy differs if readings are what is late, instead of stamps or power."""
+        """Return what it is worth in joules that readings may be what is late, instead of stamps or power.
+
+        A standard deviation: of all that it differs by, where the delays are odd; else by how surely stamps are late.
+        """
         late, (start, end) = float(found.unknowns[2] + found.unknowns[7:] @ self.behind_s), self.region
         more_s = self.load.share(start, end) - self.load.share(start - late, end - late)
-        return abs(float(found.unknowns[0]) * more_s)
+        square = np.asarray((found.unknowns - self.mean) ** 2 + np.diag(found.spread), np.float64)
+        doubt = 1.0 if self.late(found) or self.odd(found) else math.sqrt(self._stamps_share(self._usual(square)))
+        return doubt * abs(float(found.unknowns[0]) * more_s)
 
     def unseen_w2(self, found: Posterior) -> float:
         """Return how much power that the stamps do not explain varies between readings that look away: mean square.

@@ -285,7 +285,7 @@ def _by_stamps(found: Posterior, load: StampedLoad, gaps: tuple[str, ...], *, ro
         # What the stamps do not explain may be ahead of its mean at the ends, as any power without stamps.
         "edges": sum(ahead_of_mean(found, response, at) for at in region),
         "sampling": math.sqrt(load.unseen_w2(found) * (region[1] - region[0]) * response.period_s),
-        "clock": load.delayed_j(found) if late or odd else 0.0,
+        "clock": load.delayed_j(found),
     }
     energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded_w, parts=parts)
     share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
