@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pmtpy._handlers import of_a_handler
+from pmtpy.backends._descriptor import marked, ours
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.rows import Floats, Ints
@@ -54,11 +55,13 @@ class Buffer:
         self._rest, self._last_ns = b"", -1
         self._lost: SourceLostError | None = None
         self._fd = _switched_on(backend, folder, node, channels)
+        self._mark = marked(self._fd)
 
     def read(self, now_ns: int) -> tuple[Ints, Floats]:
         """Take what has come: stamps on the monotonic clock, shape (n,), and counts, shape (n, channels).
 
-        Raises SourceLostError: the chip is gone, or the stamps are of another clock; every later call raises it again.
+        Raises SourceLostError: the chip is gone, the program has closed the descriptor, or the stamps are of another
+        clock; every later call raises it again.
         """
         if self._lost is not None:
             raise self._lost
@@ -80,6 +83,9 @@ class Buffer:
         return t_ns, np.stack([whole[c] for c in self._channels], axis=1).astype(np.float64)
 
     def _drained(self) -> bytes:
+        if not ours(self._fd, self._mark):
+            # Another program may have set the buffer up since, with other channels.
+            raise self._gone("the program has closed its descriptor; reopen the sensor")
         parts: list[bytes] = []
         while not parts or len(parts[-1]) == _READ_BYTES:
             try:
@@ -102,7 +108,8 @@ class Buffer:
         """Switch the buffer off and close it. May be called twice."""
         if self._fd < 0:
             return
-        os.close(self._fd)
+        if ours(self._fd, self._mark):
+            os.close(self._fd)
         self._fd = -1
         with contextlib.suppress(OSError):
             (self._folder / "buffer/enable").write_text("0")

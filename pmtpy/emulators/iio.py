@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-
 import numpy as np
 
 from pmtpy.backends import iio
@@ -42,7 +39,8 @@ class Chip:
             self.tree.write(f"{folder}/scan_elements/{channel}_index", index)
             self.tree.write(f"{folder}/scan_elements/{channel}_type", kind)
         self.dev_root = self.tree.root / "dev"
-        self._pipe = self.tree.pipe(f"dev/{NAME}")
+        self._node = f"dev/{NAME}"
+        self._pipe = self.tree.pipe(self._node)
         self._done_ns = world.clock.now_ns()
 
     def refresh(self, now_ns: int) -> None:
@@ -61,8 +59,7 @@ class Chip:
         rows["current"] = np.clip(current, -0x8000, 0x7FFF)  # the converter ends there
         rows["stamp"] = ends[1:]
         rows, self.skip = rows[self.skip :], max(0, self.skip - count)
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._pipe, rows.tobytes())
+        self.tree.send(self._node, rows.tobytes())
 
     def close(self) -> None:
         """Remove everything. May be called twice."""

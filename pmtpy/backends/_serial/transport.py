@@ -21,6 +21,7 @@ import threading
 from typing import Protocol
 
 from pmtpy._handlers import of_a_handler
+from pmtpy.backends._descriptor import marked, ours
 from pmtpy.backends._serial import _relay
 from pmtpy.backends._serial._relay_command import no_relay, relay_command
 from pmtpy.backends._serial.port import above_standard, set_baud
@@ -40,6 +41,7 @@ _USB_LOOK_MS = 8
 _PTY_LOOK_MS = 25
 _PTY_MAJORS = range(136, 144)  # Linux, Documentation/admin-guide/devices.txt: UNIX98 pseudo-terminal slaves
 _ASK_AGAIN_NS = 2_000_000
+CLOSED = "the program has closed its descriptor; reopen the sensor"
 
 
 class Transport(Protocol):
@@ -71,10 +73,15 @@ class Transport(Protocol):
 
 
 class Port:
-    """A descriptor of a serial port, with the errors of a vanished device and of a forked child."""
+    """A descriptor of a serial port, with the errors of a vanished device, of a forked child and of a daemon.
+
+    A daemon closes all descriptors. The port is not opened again: another program may have the board by then, and the
+    stream has a hole in any case.
+    """
 
     def __init__(self, fd: int, name: str) -> None:
         self.fd = fd
+        self._mark = marked(fd) if fd >= 0 else 0
         self.name = name
         self._owner = os.getpid()
         self._lost: SourceLostError | None = None
@@ -85,7 +92,7 @@ class Port:
         return os.getpid() == self._owner
 
     def check(self) -> None:
-        """Raise what forbids the use of the port: closed, forked, lost."""
+        """Raise what forbids the use of the port: closed by its owner or by the program, forked, lost."""
         if self._lost is not None:
             raise self._lost
         if self.fd < 0:
@@ -94,6 +101,9 @@ class Port:
         if not self.owned:
             msg = f"{self.name} belongs to process {self._owner}, of which this is a fork; only one of them can use it"
             raise SensorClosedError(msg)
+        if not ours(self.fd, self._mark):
+            self._lost = SourceLostError(f"{self.name}: {CLOSED}")
+            raise self._lost
 
     def lose(self, why: str) -> SourceLostError:
         """Remember that the board is gone."""
@@ -126,6 +136,8 @@ class Port:
         if self.fd < 0:
             return
         fd, self.fd = self.fd, -1
+        if not ours(fd, self._mark):
+            return
         if self.owned:
             with contextlib.suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
@@ -231,8 +243,9 @@ class RelayTransport:
         self._asked = False
         self._answer = b""
         self._ended: SourceLostError | None = None
-        ours, theirs = socket.socketpair()
-        self._socket, far_end = (socket.socket(fileno=above_standard(end.detach())) for end in (ours, theirs))
+        near, far = socket.socketpair()
+        self._socket, far_end = (socket.socket(fileno=above_standard(end.detach())) for end in (near, far))
+        self._mark = marked(self._socket.fileno())
         arguments = far_end.fileno(), port.fd, os.getpid(), look_ms(port.fd) if look is None else look, stop.hex()
         try:
             self._relay = subprocess.Popen(
@@ -286,6 +299,9 @@ class RelayTransport:
         """Fetch what the relay has read, including what it finds on the port right now; nothing while it is stalled."""
         self.port.check()
         if self._ended is not None:
+            raise self._ended
+        if not ours(self._socket.fileno(), self._mark):
+            self._ended = SourceLostError(f"{self.port.name}: {CLOSED}")
             raise self._ended
         fetched = self._fetch()
         held, self._held = self._held, []
@@ -382,7 +398,9 @@ class RelayTransport:
     def take_back(self) -> DirectTransport:
         """End the relay and have the port read by this process; this transport is closed."""
         port, self.port = self.port, Port(-1, self.port.name)
-        if port.owned:
+        if not ours(self._socket.fileno(), self._mark):
+            self._socket.detach()  # its number is nobody's or another's; the relay has seen that it was closed
+        elif port.owned:
             with contextlib.suppress(OSError):
                 self._socket.send(_relay.REQUEST.pack(b"q", 0))
         self._socket.close()

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pmtpy._handlers import of_a_handler
-from pmtpy.backends._sysfs import VANISHED
+from pmtpy.backends._descriptor import marked, ours
+from pmtpy.backends._sysfs import VANISHED, why
 from pmtpy.backends.occ.layout import BLOCK_BYTES, ENTRY_BYTES, Decoder, Record, Table
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ProtocolError, ReadError, SourceLostError
@@ -33,12 +34,33 @@ _RECHECK_NS = 2 * NS_PER_S  # how often the optimised read looks at header and t
 class Export:
     """The exported file, open. Used by one thread at a time."""
 
-    __slots__ = ("_fd", "path")
+    __slots__ = ("_fd", "_mark", "path")
 
     def __init__(self, path: str) -> None:
         """Open the file; OSError as the system says."""
         self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe in its place is not waited for
+        self._open()
+
+    def _open(self) -> None:
+        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe there is not waited for
+        self._mark = marked(self._fd)
+
+    def check(self) -> None:
+        """Open the file again where the program has closed it: before each reading, which is one of several calls.
+
+        Raises ReadError: it cannot be opened now.
+        Raises SourceLostError: it is gone, or the program has given up the right to read it.
+        """
+        if self._fd < 0 or ours(self._fd, self._mark):
+            return
+        try:
+            self._open()
+        except OSError as error:
+            if of_a_handler(error):
+                raise
+            msg = f"{self.path}: the program has closed its descriptor, and it cannot be opened again: {why(error)}"
+            lost = error.errno in VANISHED or isinstance(error, PermissionError)
+            raise (SourceLostError if lost else ReadError)(msg) from error
 
     def read(self, offset: int, size: int) -> bytes:
         """Read exactly ``size`` bytes, in as many calls as it takes.
@@ -97,7 +119,7 @@ class Export:
     def close(self) -> None:
         """Close the file. May be called twice."""
         fd, self._fd = self._fd, -1
-        if fd >= 0:
+        if fd >= 0 and ours(fd, self._mark):
             os.close(fd)
 
 
@@ -172,6 +194,7 @@ class BlockReader:
         Raises ReadError: there are none now: the OCC is just starting, or was faster than this reader.
         Raises SourceLostError: the file is gone, or a sensor has gone from the table.
         """
+        self._export.check()
         now_ns = self._clock.now_ns()
         try:
             if not self._whole and now_ns - self._checked_ns > _RECHECK_NS:

@@ -13,20 +13,17 @@ import math
 import os
 import re
 import struct
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from pmtpy._handlers import of_a_handler
+from pmtpy.backends._descriptor import closed_by_the_program, marked, ours
 from pmtpy.backends._sysfs import optional_number, optional_text, why
 from pmtpy.backends.rapl._channels import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
 from pmtpy.core.channel import Channel
 from pmtpy.errors import ReadError
-
-if sys.platform != "win32":
-    import fcntl
 
 _KINDS = {
     "energy-pkg": Kind.PACKAGE,
@@ -39,7 +36,6 @@ _KINDS = {
 _SYSCALL = {"x86_64": 298}  # arch/x86/entry/syscalls/syscall_64.tbl; RAPL exists on x86 only
 _ATTRIBUTE_BYTES = 128  # PERF_ATTR_SIZE_VER7; older kernels accept more bytes than they know if those are zero
 _CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
-_MARK = 63  # the last real-time signal but one: of a descriptor that nobody has set it for, it is 0
 
 
 class Events(Protocol):
@@ -61,13 +57,12 @@ class Events(Protocol):
 class KernelEvents:
     """The events of the kernel that runs this process.
 
-    A program that closes all descriptors (to become a daemon) closes theirs, and their numbers are soon those of pipes
-    and sockets of its own, of which nothing may be taken. So each bears a mark: the signal that it would send, if it
-    were asked to send any. The kernel tells that in a third of the time that it takes to tell which event it is.
+    A descriptor that the program has closed is a bad one (EBADF), also where its number has become another's.
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, int] = {}  # descriptors by handle: of a closed one the number may be that of a later one
+        # descriptors and their marks by handle: of a closed one the number may be that of a later one
+        self._open: dict[int, tuple[int, int]] = {}
         self._next = 0
 
     def open(self, kind: int, config: int, cpu: int) -> int:
@@ -91,26 +86,27 @@ class KernelEvents:
         if fd < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
-        fcntl.fcntl(fd, fcntl.F_SETSIG, _MARK)
+        mark = marked(fd)
         self._next += 1
-        self._open[self._next] = int(fd)
+        # An event whose number this one has got was closed by the program, whatever the marks are.
+        self._open = {handle: known for handle, known in self._open.items() if known[0] != fd}
+        self._open[self._next] = int(fd), mark
         return self._next
 
     def read(self, handle: int) -> int:
         """Read the 64-bit count."""
-        raw = os.read(_ours(self._open[handle]), 8)
+        raw = os.read(_number(self._open.get(handle)), 8)
         return int.from_bytes(raw, "little") if len(raw) == 8 else _short(raw)
 
     def close(self, handle: int) -> None:
         """Close the descriptor."""
-        os.close(_ours(self._open.pop(handle)))
+        os.close(_number(self._open.pop(handle, None)))
 
 
-def _ours(fd: int) -> int:
-    """Return a descriptor that bears the mark, or raise OSError."""
-    if fcntl.fcntl(fd, fcntl.F_GETSIG) != _MARK:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-    return fd
+def _number(known: tuple[int, int] | None) -> int:
+    if known is None or not ours(*known):
+        raise closed_by_the_program()
+    return known[0]
 
 
 def _short(raw: bytes) -> int:
@@ -200,7 +196,8 @@ def _scale(unit: Path, name: str) -> float | None:
 class OpenEvents:
     """The events of a machine, open; read together, as :class:`~pmtpy.backends._sysfs.Registers` reads files.
 
-    Counts start at zero when an event is opened. Used by one thread at a time.
+    Counts start at zero when an event is opened. One that the program has closed (with all descriptors, to become a
+    daemon) is opened again by the next reading. Used by one thread at a time.
 
     Attributes
     ----------
@@ -254,9 +251,7 @@ class OpenEvents:
             # A count of another size would be another channel.
             handle = self._counting(event) if event and event.scale == self._events[i].scale else None
             if handle is not None:
-                old, self._handles[i] = self._handles[i], handle
-                self.renewed.add(i)
-                self._close(old)
+                self._renew(i, handle)
 
     def close(self) -> None:
         """Close all. May be called twice."""
@@ -270,11 +265,19 @@ class OpenEvents:
         except OSError as error:
             if of_a_handler(error):
                 raise
+            if error.errno == errno.EBADF and (again := self._counting(self._events[i])) is not None:
+                self._renew(i, again)
+                return self._kernel.read(again)
             told = f"perf event of {self._events[i].part.name}: {why(error)}"
             if i not in self.alone:
                 raise ReadError(told) from error
             self.unread[i] = told
             return math.nan
+
+    def _renew(self, i: int, handle: int) -> None:
+        old, self._handles[i] = self._handles[i], handle
+        self.renewed.add(i)
+        self._close(old)
 
     def _counting(self, event: Event) -> int | None:
         """Open an event; None: it cannot be opened, or not be read either."""

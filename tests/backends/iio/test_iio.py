@@ -14,6 +14,7 @@ from pmtpy.core.source import Source
 from pmtpy.emulators.iio import NAME, Chip
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, SourceLostError
+from tests.support.daemons import descriptors, numbers_of_a_socket
 
 
 @pytest.fixture
@@ -136,3 +137,27 @@ def test_a_missing_node_and_a_wrong_name_have_their_cures(chip: Chip, clock: Man
     (chip.dev_root / NAME).unlink()
     with pytest.raises(BackendUnavailableError, match="No such file"):
         opened(chip, clock)
+
+
+def test_a_program_that_closes_all_descriptors_loses_the_chip_and_keeps_its_own(chip: Chip, clock: ManualClock) -> None:
+    before = descriptors()
+    source = opened(chip, clock)
+    with numbers_of_a_socket(descriptors() - before):
+        for _ in range(2):
+            with pytest.raises(SourceLostError, match="program has closed its descriptor; reopen"):
+                source.read()
+        source.close()
+    again = opened(chip, clock)
+    clock.advance(0.1)
+    chip.refresh(clock.now_ns())
+    assert again.read().raw[-1].tolist() == pytest.approx([9600, 8000], abs=1)
+    again.close()
+
+
+def test_a_virtual_chip_writes_nothing_into_a_pipe_of_the_program(clock: ManualClock, world: World) -> None:
+    before = descriptors()
+    chip = Chip(world)
+    with numbers_of_a_socket(descriptors() - before):
+        clock.advance(0.1)
+        chip.refresh(clock.now_ns())
+        chip.close()

@@ -25,6 +25,7 @@ from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError, TargetError
 from pmtpy.sensor.registry import create
 from pmtpy.testing import check_lost, check_source, check_truth
+from tests.support.daemons import descriptors, numbers_of_a_socket
 
 CYCLE_S = 80 / TICKS_PER_S
 PING, PONG = 0xDC00, 0x18C00
@@ -705,3 +706,47 @@ def test_a_sensor_beside_the_powers_that_shows_what_cannot_be_is_lost_by_itself(
     assert rows
     shown = dict(zip(direct, rows[-1].raw[0].tolist(), strict=True))
     assert all(math.isnan(v) == ("tempnest" in name) for name, v in shown.items())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_program_that_closes_all_descriptors_goes_on_with_the_same_sums(path: Path, *, whole: bool) -> None:
+    before = descriptors()
+    bench = Bench(path, "constant:200", whole=whole)
+    first = bench.rows(10)[-1]
+    with numbers_of_a_socket(descriptors() - before):
+        last = bench.rows(10)[-1]
+        assert not last.fresh
+        assert last.lost is None
+        assert bench.watts(first, last, "system") == 200
+        bench.source.close()
+    assert descriptors() == before
+
+
+def test_no_file_of_the_program_is_read_as_the_exported_one(path: Path, tmp_path: Path) -> None:
+    before = descriptors()
+    bench = Bench(path, "constant:200")
+    first = bench.rows(10)[-1]
+    other = Bench(tmp_path / "other", "constant:900")
+    other.rows(10)
+    (fd,) = (fd for fd in descriptors() - before if path.samefile(f"/proc/self/fd/{fd}"))
+    theirs = os.open(tmp_path / "other", os.O_RDONLY)
+    os.dup2(theirs, fd)
+    last = bench.rows(10)[-1]
+    assert bench.watts(first, last, "system") == 200
+    bench.source.close()
+    assert os.pread(fd, 1, 0) == os.pread(theirs, 1, 0)
+    for own in (fd, theirs):
+        os.close(own)
+
+
+def test_a_daemon_that_may_not_open_the_file_again_is_told_so(
+    path: Path, as_nobody: Callable[[], AbstractContextManager[None]]
+) -> None:
+    before = descriptors()
+    bench = Bench(path, "constant:200")
+    bench.rows(10)
+    with numbers_of_a_socket(descriptors() - before):
+        path.chmod(0)
+        with as_nobody(), pytest.raises(SourceLostError, match=r"program has closed its descriptor.*permission denied"):
+            bench.source.read()
+        bench.source.close()

@@ -35,6 +35,7 @@ from pmtpy.backends.powersensor3.device import open_board
 from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
+from tests.support.daemons import descriptors, numbers_of_a_socket
 
 CLOCK = HostClock()
 LIMIT_S = 240.0
@@ -532,3 +533,33 @@ def test_two_boards_of_one_serial_number_are_two_meters() -> None:
             until(lambda: sensors[0].read().joules[0] > 6.0)
         with pytest.raises(pmtpy.CoverageError, match="external meters"):  # and not the one in the place of both
             _ = region.total
+
+
+@pytest.mark.parametrize("transport", ["relay", "direct"])
+def test_a_program_that_closes_all_descriptors_loses_the_board_and_keeps_its_own(
+    board: VirtualBoard, transport: str
+) -> None:
+    before = descriptors()
+    source = open_source(board.path, clock=CLOCK, transport=transport)
+    rows_until(source, 100)
+    source.mark("on the way")
+    with numbers_of_a_socket(descriptors() - before):
+        for _ in range(2):
+            with pytest.raises(SourceLostError, match="program has closed its descriptor; reopen"):
+                source.read()
+        source.close()
+    assert descriptors() == before
+    again = open_source(board.path, clock=CLOCK, transport=transport)
+    rows_until(again, 100)
+    again.close()
+
+
+def test_what_has_the_number_of_the_line_to_the_relay_alone_is_not_read_either(board: VirtualBoard) -> None:
+    source = open_source(board.path, clock=CLOCK)
+    transport = source._board.transport
+    assert isinstance(transport, RelayTransport)
+    with numbers_of_a_socket([transport._socket.fileno()]):
+        with pytest.raises(SourceLostError, match="program has closed its descriptor; reopen"):
+            rows_for(source, LIMIT_S)
+        source.close()
+    assert transport._relay.returncode == 0

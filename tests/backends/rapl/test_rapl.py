@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import pmtpy as pmt
 from pmtpy.backends import rapl
 from pmtpy.backends.rapl._channels import Kind
-from pmtpy.backends.rapl._perf import KernelEvents, cpu_list, find_events
+from pmtpy.backends.rapl._perf import KernelEvents, OpenEvents, cpu_list, find_events
 from pmtpy.core.clock import HostClock, ManualClock
 from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Layout, Point
@@ -835,6 +835,60 @@ def test_the_kernel_opens_an_event_that_the_attribute_describes() -> None:
     kernel.close(handle)
     with pytest.raises(OSError, match="Invalid argument"):
         kernel.open(1, 0, -1)
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1)])
+def test_a_program_that_closes_all_descriptors_goes_on_with_new_perf_events(
+    clock: ManualClock, closed: tuple[int, ...]
+) -> None:
+    world = make_world("constant:100", clock=clock)
+    tree = Tree()
+    bad: set[int] = set()
+
+    class Closed(PerfEvents):
+        def read(self, handle: int) -> int:
+            if handle in bad:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            return super().read(handle)
+
+    events = Closed(world)
+    events.describe(tree)
+    source = rapl.open_source(None, clock=clock, sysfs_root=tree.root, via="perf", perf=events)
+    counters = source._opening.counters
+    assert isinstance(counters, OpenEvents)
+    with Sensor(source, "rapl", clock) as sensor:
+        first = sensor.read()
+        clock.advance(1.0)
+        before = sensor.read()
+        bad |= {counters._handles[i] for i in closed}
+        clock.advance(1.0)
+        after = sensor.read()
+        clock.advance(1.0)
+        last = sensor.read()
+        assert joules(first, before) == pytest.approx(100.0, abs=0.1)
+        assert joules(after, last) == pytest.approx(100.0, abs=0.1)
+        with pytest.raises(CoverageError):
+            joules(before, after)
+    tree.close()
+
+
+def test_an_event_that_was_closed_is_not_taken_for_one_that_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)  # marks that are drawn alike
+    kernel = KernelEvents()
+    try:
+        first = kernel.open(1, 0, 0)
+    except OSError as error:
+        pytest.skip(f"perf events are not permitted here: {error}")
+    known = kernel._open[first]
+    os.close(known[0])
+    second = kernel.open(1, 0, 0)
+    assert kernel._open[second] == known
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        kernel.read(first)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        kernel.close(first)
+    assert kernel.read(second) >= 0
+    kernel.close(second)
 
 
 def test_of_a_pipe_that_has_the_number_of_a_closed_event_nothing_is_taken() -> None:
