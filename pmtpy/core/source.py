@@ -240,7 +240,7 @@ class PolledSource(Source):
         self._failing_ns = 0  # since when
         self._lost: SourceLostError | None = None
         self._last_t_ns = -1
-        self._last_row_ns = clock.now_ns()
+        self._heard_ns = clock.now_ns()  # the last row, or the last word of a device that sleeps
         self._shortest_ns = self._patience_ns = _NEVER_NS
 
     @property
@@ -306,7 +306,7 @@ class PolledSource(Source):
         t_ns = (before + after) // 2
         if t_ns <= self._last_t_ns:
             t_ns = self._last_t_ns + 1
-        self._last_t_ns, self._last_row_ns = t_ns, after
+        self._last_t_ns, self._heard_ns = t_ns, after
         return _new(Row, (t_ns, tuple(counts), lost))  # a source may hand out the same list again and again
 
     def asleep(self, error: ReadError) -> bool:  # noqa: ARG002  (the default knows of no sleep)
@@ -315,7 +315,9 @@ class PolledSource(Source):
 
     def _failed(self, error: ReadError, now_ns: int) -> None:
         """Count a failed reading; raise SourceLostError when they have been failing for long."""
-        if not self._failures or self.asleep(error):
+        if self.asleep(error):
+            self._failing_ns = self._heard_ns = now_ns
+        elif not self._failures:
             self._failing_ns = now_ns
         self._failures, self._failure = self._failures + 1, str(error)
         failing_s = (now_ns - self._failing_ns) / NS_PER_S
@@ -349,11 +351,11 @@ class PolledSource(Source):
     def _passed_on(self, block: Block | None, now_ns: int) -> Block:
         """Pass on the rows of a device that stamps its readings itself, with the failed readings before them."""
         if block is None or not len(block):
-            if self.stale_s is not None and now_ns - self._last_row_ns > self.stale_s * NS_PER_S:
+            if self.stale_s is not None and now_ns - self._heard_ns > self.stale_s * NS_PER_S:
                 raise self._gone(f"the register has not changed for {self.stale_s:g} s")
             return Block.empty(columns(self.channels))
         lost, self._failures = self._failures, 0
-        self._last_row_ns = now_ns
+        self._heard_ns = now_ns
         if block.lost is not None or not lost:
             return block
         return replace(block, lost=np.array([lost] + [0] * (len(block) - 1), np.int64))

@@ -16,7 +16,7 @@ from pmtpy.backends._device_clock import DeviceClock
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.backends.nvml._device import MEMBER, Library
 from pmtpy.backends.nvml._errors import Fault
-from pmtpy.backends.nvml._source import Locate, NvmlSource
+from pmtpy.backends.nvml._source import AsleepError, Locate, NvmlSource
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.rows import Block, median
@@ -28,6 +28,8 @@ _TOTAL_POWER_SAMPLES = 0  # nvml.h, nvmlSamplingType_t
 
 def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> list[tuple[int, float]]:
     """Return (stamp in us, mW) of the samples newer than ``last_us``, in order of time; impossible ones as NaN.
+
+    A sample of 0 is none either: of a GPU that sleeps.
 
     Raises Fault: the driver has no such buffer, or fails.
     """
@@ -47,7 +49,7 @@ def fetch(library: Library, handle: object, last_us: int, most_watts: float) -> 
 
 def _milliwatts(sample: Any, member: str | None, most_watts: float) -> float:
     value = float(getattr(sample.sampleValue, member)) if member else math.nan
-    return value if 0 < value <= most_watts * 1e3 else math.nan
+    return value if 0 <= value <= most_watts * 1e3 else math.nan
 
 
 def step_us(stamps: Sequence[int]) -> float | None:
@@ -70,6 +72,7 @@ class SampleSource(NvmlSource):
         self.traits = Traits(min(1.0, turn_s / 4), deadline_s=turn_s, timestamps=Timestamps.DEVICE_UPDATE)
         self._time = DeviceClock()
         self._restarted = False
+        self._missing = 0  # samples since the last row that were none
         self._last_us = self._learn(self._fetch(0))
 
     def _fetch(self, last_us: int) -> list[tuple[int, float]]:
@@ -90,20 +93,24 @@ class SampleSource(NvmlSource):
             return None
         self._last_us = self._learn(samples)
         rows: list[tuple[int, float, int]] = []
-        lost = 0  # a failed fetch loses nothing: the ring still holds it
+        lost = self._missing  # a failed fetch loses nothing: the ring still holds it
         before_us = old_us
         for stamp_us, milliwatts in samples:
             gap_ns = (stamp_us - before_us) * 1000
             lost += max(0, round(gap_ns / self._step_ns) - 1) if before_us else 0
             before_us = stamp_us
             t_ns = stamp_us * 1000 + self._time.offset_ns
-            if math.isnan(milliwatts):
+            if not milliwatts > 0:
                 lost += 1
             elif t_ns > self._newest_ns:
                 rows.append((t_ns, milliwatts, lost))
                 self._newest_ns, lost = t_ns, 0
+        self._missing = lost
         if not rows:
-            msg = f"nvml {self.identity.model} {self.identity.serial}: {len(samples)} samples of power, none possible"
+            if not any(milliwatts for _, milliwatts in samples):
+                msg = f"{self._who} is asleep: all its samples of power are 0"
+                raise AsleepError(msg)
+            msg = f"{self._who}: {len(samples)} samples of power, none possible"
             raise ReadError(msg)
         times, counts, gaps = zip(*rows, strict=True)
         restarted, self._restarted = self._restarted, False

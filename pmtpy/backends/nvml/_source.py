@@ -42,8 +42,14 @@ _TRIES = 3
 # power for seconds agree from 5 s on.
 _JUDGE_S, _JUDGE_J = 10.0, 50.0
 
+_ZERO = "it shows 0"
+
 # How to find the GPU's handle again after NVML was started anew. Raises Fault.
 Locate = Callable[[Library], object]
+
+
+class AsleepError(ReadError):
+    """All registers of power and energy show 0, which nothing that is awake draws: the GPU sleeps, or wakes up."""
 
 
 class NvmlSource(PolledSource):
@@ -58,8 +64,25 @@ class NvmlSource(PolledSource):
         self._locate = locate
         self._handle = locate(library)
         self._newest_ns = -1  # of the rows delivered
+        self._slept = False  # since the last of them
+
+    def asleep(self, error: ReadError) -> bool:
+        """Whether the GPU sleeps: it wakes when it has something to do."""
+        return isinstance(error, AsleepError)
 
     def poll(self) -> Block | None:
+        """Take one reading; the first row after a sleep begins anew: what was drawn meanwhile is in no register."""
+        try:
+            block = self._told()
+        except AsleepError:
+            self._slept = True
+            raise
+        if block is None or not self._slept:
+            return block
+        self._slept = False
+        return replace(block, fresh=True)
+
+    def _told(self) -> Block | None:
         """Take one reading, starting NVML anew once where that may help."""
         try:
             try:
@@ -149,6 +172,10 @@ class RegisterSource(NvmlSource):
         self._unread = unread = dict[int, str]()
         counts = [self._count(i, register, fields, unread) for i, register in enumerate(self._power)]
         if len(unread) == len(counts):
+            if all(why is _ZERO for why in unread.values()):
+                self._shown = []  # of before the sleep
+                msg = f"{self._who} is asleep: all its registers of power and energy show 0"
+                raise AsleepError(msg)
             raise ReadError(f"{self._who}: {self._power[0].channel.name}: {unread[0]}")
         t_ns = self._row_time(tuple([counts[i] for i in self._leading]), stamps, before, self._clock.now_ns())
         if t_ns is None:
@@ -231,7 +258,8 @@ class RegisterSource(NvmlSource):
         if code in errors.DEAD | errors.RESTART:
             raise Fault(register.channel.name, code)
         if code or count is None or not register.fits(count):
-            unread[i] = errors.meaning(code) if code else f"the driver says {count}, which is impossible"
+            impossible = _ZERO if count == 0 else f"the driver says {count}, which is impossible"
+            unread[i] = errors.meaning(code) if code else impossible
             return math.nan
         return count
 

@@ -20,7 +20,7 @@ from pmtpy.core.integrate import Integrator
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.core.source import Source, Timestamps
 from pmtpy.emulators.nvml import BOARDS, VirtualGpu, make_gpu, open_virtual
-from pmtpy.errors import BackendUnavailableError, SourceLostError, TargetError
+from pmtpy.errors import BackendUnavailableError, CoverageError, SourceLostError, TargetError
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_lost, check_source
@@ -725,3 +725,51 @@ def test_samples_that_the_board_cannot_draw_are_not_believed() -> None:
     rig.clock.advance(1.0)
     assert len(source.read()) == 0
     assert source.last_read_failed
+
+
+# -- a GPU that sleeps -------------------------------------------------------------------------------------------------
+
+_ALL = (ENERGY, INSTANT, AVERAGE, (185, 2))
+
+
+@pytest.mark.parametrize("total", [None, "instant"])
+@pytest.mark.parametrize("counts_on", [False, True])
+def test_a_gpu_that_sleeps_goes_on_when_it_wakes_and_what_it_drew_meanwhile_is_not_known(
+    total: str | None, *, counts_on: bool
+) -> None:
+    """200 W for 10 s, 60 s asleep, 200 W for 10 s: 4000 J are known, whatever the counter has done meanwhile."""
+    rig = Rig(load="constant:200")
+    with Sensor(rig.open(total=total), "nvml", rig.clock) as sensor:
+        run_for(sensor, rig, 3.0)
+        with pmt.region("work", sensor) as r:
+            run_for(sensor, rig, 10.0)
+            rig.gpus[0].garbage |= dict.fromkeys(_ALL, 0)
+            run_for(sensor, rig, 60.0)
+            rig.gpus[0].garbage.clear()
+            if not counts_on:
+                rig.gpus[0].counter_mj = 5
+            run_for(sensor, rig, 10.0)
+        m = r["nvml"]
+        assert m.coverage == pytest.approx(0.25, abs=0.01)
+        for name, channel in m.channels.items():
+            assert channel.joules == pytest.approx(4000 * (0.2 if "memory" in name else 1.0), rel=0.02), name
+        assert m.joules + m.uncertainty_joules > 4000 + 60 * 200
+        assert "is asleep: all its registers of power and energy show 0" in " ".join(m.warnings)
+
+
+def test_of_a_region_within_a_sleep_nothing_is_known() -> None:
+    rig = Rig(load="constant:200")
+    with Sensor(rig.open(), "nvml", rig.clock) as sensor:
+        run_for(sensor, rig, 3.0)
+        rig.gpus[0].garbage |= dict.fromkeys(_ALL, 0)
+        run_for(sensor, rig, 1.0)
+        with pmt.region("work", sensor) as r:
+            run_for(sensor, rig, 10.0)
+        before = sensor.read()
+        run_for(sensor, rig, 10.0)
+        rig.gpus[0].garbage.clear()
+        run_for(sensor, rig, 1.0)
+        assert r["nvml"].coverage == 0.0
+        assert r["nvml"].uncertainty_joules > 2000
+        with pytest.raises(CoverageError):
+            pmt.joules(before, sensor.read())

@@ -84,3 +84,48 @@ def test_stamps_that_begin_anew_are_a_restart() -> None:
 def test_a_board_without_a_buffer_is_told_so() -> None:
     with pytest.raises(BackendUnavailableError, match="no buffer of power samples"):
         Rig(make_gpu("k40m")).open(samples=True)
+
+
+def _showing(rig: Rig, milliwatts: list[int]) -> None:
+    """Let every sample show the number in the list, where there is one."""
+    read = rig.driver._samples
+
+    def shown(*arguments: object) -> int:
+        code = read(*arguments)  # type: ignore[arg-type]
+        count, samples = arguments[4:6]
+        for i in range(count._obj.value if samples is not None and milliwatts else 0):  # type: ignore[attr-defined]
+            samples[i].sampleValue.uiVal = milliwatts[0]  # type: ignore[index]
+        return code
+
+    rig.driver._device["nvmlDeviceGetSamples"] = shown
+
+
+def test_fetches_of_which_no_sample_is_possible_leave_a_gap_before_the_next_row() -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open(samples=True)
+    milliwatts: list[int] = []
+    _showing(rig, milliwatts)
+    rig.rows(source, 1.0, step_s=0.5)
+    milliwatts.append(2**32 - 1)
+    assert rig.rows(source, 1.0, step_s=0.5) == []
+    milliwatts.clear()
+    (block,) = rig.rows(source, 0.5, step_s=0.5)
+    assert block.lost is not None
+    assert block.lost.tolist() == [10, 0, 0, 0, 0]  # a second of 100 ms each
+
+
+def test_a_gpu_all_of_whose_samples_are_zero_sleeps_and_is_not_lost() -> None:
+    rig = Rig(load="constant:200")
+    source = rig.open(samples=True)
+    milliwatts: list[int] = []
+    _showing(rig, milliwatts)
+    rig.rows(source, 1.0, step_s=0.5)
+    milliwatts.append(0)
+    assert rig.rows(source, 20.0, step_s=0.5) == []
+    assert "asleep" in source.last_failure
+    assert len(source.read()) == 0  # nothing new, which is no silence of 20 s
+    milliwatts.clear()
+    (block,) = rig.rows(source, 0.5, step_s=0.5)
+    assert block.fresh
+    assert block.lost is not None
+    assert block.lost[0] == 200
