@@ -132,7 +132,8 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
         why = "do not settle, so that levels and times are those of this recording alone" if unknown else lacks
         page.append(note(f"plateaus {why}; let the load rest longer"))
     if found.resting:
-        page.append(note(f"{found.resting} steps rest between the levels for a while, and their times contain that"))
+        what = "rest between the levels for a while, or show one renewal of a register there; their times contain it"
+        page.append(note(f"{found.resting} steps {what}"))
     document = {
         "target": target, "channel": column[:-2],
         "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,

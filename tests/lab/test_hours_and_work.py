@@ -215,6 +215,22 @@ def test_a_register_that_is_read_ten_times_for_each_renewal_rests_at_no_level_on
     assert found.interval_s == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize(("half_s", "poll_s"), [(1.037, 0.01), (0.5, 0.01), (0.5, 0.013), (0.5, 0.03), (1.0, 0.02)])
+def test_of_a_register_without_noise_one_renewal_between_the_levels_is_no_level(half_s: float, poll_s: float) -> None:
+    """Whole watts, and the mean of each 0.1 s: what a step of the load at once shows on the way is one renewal."""
+    renewed = np.arange(0.0, 60.0, 0.1) + 0.037
+    edges = np.arange(0.0, 63.0, half_s)
+    on_s = np.interp(np.stack([renewed, renewed - 0.1]), edges, (np.arange(len(edges)) + 1) // 2 * half_s)
+    shown = np.round(50.0 + 1000.0 * (on_s[0] - on_s[1]))
+    t = np.arange(0.2, 60.0, poll_s)
+    found = steps_of(t, shown[np.searchsorted(renewed, t, "right") - 1])
+    assert (found.low_w, found.high_w, found.noise_w) == (50.0, 150.0, 0.0)
+    assert found.rising + found.falling == len(edges[(edges > 0.2) & (edges < 59.9)])
+    assert found.interval_s == pytest.approx(0.1, abs=poll_s)
+    assert float(np.median(found.rise_s)) < 0.1 + 2 * poll_s
+    assert not found.resolved
+
+
 GIBI = 1024**3 / 1e9
 # With log_avg_msec: KiB/s, and no sizes.
 AVERAGED = (

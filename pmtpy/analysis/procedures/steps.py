@@ -16,6 +16,7 @@ from pmtpy.errors import DeclinedError
 _MIN_STEPS = 4
 _AT_LEVEL = 0.1  # of a step: readings that are so near to a level are at it
 _REST_READINGS = 4  # a step rests where so many in a row stay as near to each other
+_MOST_OF_THEM = (5.0, 95.0)  # percent: polls that were lost or late make single values last longer or shorter
 _BEYOND, _BEYOND_SHARE = 0.25, 0.1  # an overshoot is smaller, or shorter
 _LEVELS_APART_SD = 6.0  # the levels must be so many times their own spread apart
 # Intervals of the readings: of a step at once one may lie between the levels, and polls add their part of an interval.
@@ -41,7 +42,9 @@ class Steps:
     interval_s: float  # median time between readings on the way, that repeat nothing: two of these are what can be told
     period_s: float  # median time between steps in the same direction; NaN where there are too few
     rest_w: float  # by how much their last parts fall short of that; NaN: they move, and do not say where to
-    resting: int  # steps that rest on the way for half of their readings and more: their times contain that
+    # steps that rest on the way for half of their readings and more, or show one renewal of a register without noise
+    # there, which looks alike: their times contain that
+    resting: int
 
     @property
     def resolved(self) -> bool:
@@ -73,7 +76,8 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     beyond = float(np.mean((w < low - _BEYOND * size) | (w > high + _BEYOND * size)))
     held = _held(w, begin, end)
     resting = sum(_rests(w[a + 1 : b : held] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
-    if 4 * resting > 3 * len(begin) or beyond > _BEYOND_SHARE:
+    levels = 4 * resting > 3 * len(begin) and not _of_renewals(w, begin, end)
+    if levels or beyond > _BEYOND_SHARE:
         rest = f"{resting} of {len(begin)} steps rest between {low:.4g} and {high:.4g} W"
         msg = (
             f"the load has more than two levels: {rest}, and {beyond:.0%} of the readings lie far outside; record a "
@@ -118,9 +122,33 @@ def _two_levels(w: Floats) -> tuple[float, float]:
 
 def _interval(t: Floats, w: Floats, begin: Ints, end: Ints) -> float:
     """Return the time between readings: where a register is polled more often than renewed, between its renewals."""
+    renewed = np.concatenate([np.diff(t[at]) for at in _renewals(w, begin, end)])
+    return max(float(np.median(each)) for each in (np.diff(t), renewed) if len(each))
+
+
+def _renewals(w: Floats, begin: Ints, end: Ints) -> list[Ints]:
+    """Return, of each step, the readings that show another value than the one before."""
     inside = zip(begin.tolist(), end.tolist(), strict=True)
-    renewed = [np.diff(t[a + 1 + np.flatnonzero(np.diff(w[a : b + 1]))]) for a, b in inside]
-    return max(float(np.median(each)) for each in (np.diff(t), np.concatenate(renewed)) if len(each))
+    return [a + 1 + np.flatnonzero(np.diff(w[a : b + 1])) for a, b in inside]
+
+
+def _of_renewals(w: Floats, begin: Ints, end: Ints) -> bool:
+    """Whether what lies between the levels may be single renewals of a register that is polled more often.
+
+    Values on the way are then shown for as long as each other, but for a poll at either end, nothing is shown for less,
+    and a plateau holds as many renewals as a rest takes. A load that rests on its way for as long each time looks the
+    same.
+    """
+    on_the_way = np.concatenate([np.diff(at) for at in _renewals(w, begin, end)])
+    if not len(on_the_way):
+        return False
+    held, shown = float(np.median(on_the_way)), np.diff(np.flatnonzero(np.diff(w)))
+    fewest, most = np.percentile(on_the_way, _MOST_OF_THEM)
+    return bool(
+        most - fewest <= 2
+        and np.percentile(shown, _MOST_OF_THEM[0]) >= held - 1
+        and _REST_READINGS * (held - 1) <= np.median(begin[1:] - end[:-1] + 1)
+    )
 
 
 def _held(w: Floats, begin: Ints, end: Ints) -> int:
