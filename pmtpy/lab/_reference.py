@@ -88,9 +88,9 @@ def opened(meter: str, clock: Clock, *, history_s: float, interval_s: float | No
         sensor.close()
         sensor = create(meter, clock=clock, history_s=history_s, interval=wanted_s)
         made = acquisition_of(sensor)
+    made.read_for_feed(made.intake.period_s)
     with made.intake.lock:
-        made.start_feed(lambda _: None, made.intake.period_s)
-    made.schedule()
+        made.start_feed(lambda _: None)
     return sensor
 
 

@@ -362,8 +362,21 @@ class Acquisition:
 
     # -- the poller ------------------------------------------------------------------------------------------------
 
-    def start_feed(self, feed: Callable[[Frame], None], interval_s: float | None) -> None:
-        """Hand every row from now on to ``feed``. Under its lock; then :meth:`schedule`, without it.
+    def read_for_feed(self, interval_s: float | None) -> None:
+        """Have the sensor read as often as one who is handed its rows wants. Without its lock.
+
+        Raises PmtError: no thread can be started to read it; it is read as before.
+        """
+        streaming = self.intake.source.traits.streaming
+        self.demand.dump_s = interval_s if interval_s and not streaming else self.demand.interval_s
+        try:
+            self.schedule()
+        except BaseException:
+            self.demand.dump_s = None
+            raise
+
+    def start_feed(self, feed: Callable[[Frame], None]) -> None:
+        """Hand every row from now on to ``feed``. Under its lock, after :meth:`read_for_feed`.
 
         Of a register the newest row comes first, unless it is too old to tell of now: it shows what was there at the
         start, or just before it, and the next one may be a period late.
@@ -373,9 +386,6 @@ class Acquisition:
         polled = newest is not None and not self.intake.source.traits.streaming
         if newest is not None and polled and self.clock.now_ns() - newest.t_ns <= self.carry_s * 1e9:
             feed(Frame.of_points([newest._replace(lost=0)]))
-        self.demand.dump_s = (
-            interval_s if interval_s and not self.intake.source.traits.streaming else self.demand.interval_s
-        )
 
     def catch_up(self, until_ns: int) -> tuple[int, list[str]]:
         """Take rows until they show all that was there up to an instant. Without the lock.

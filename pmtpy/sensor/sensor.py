@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pmtpy.core.calibration.matching import Calibration
-    from pmtpy.io.write import Ending, Writer
+    from pmtpy.io.write import Ending, Header, Writer
     from pmtpy.io.write.file import Target
     from pmtpy.sensor._device_trace import Trace
 
@@ -241,62 +241,64 @@ class Sensor:
         PmtError
             No thread can be started.
         """
-        from pmtpy._version import __version__
-        from pmtpy.io.origin import launch_of, this_machine, told
-        from pmtpy.io.write import Header, Writer, open_sink, thinner_for  # only a dump pays for them
+        from pmtpy.io.write import Writer, open_sink, thinner_for  # only a dump pays for them
 
         made = self._acquisition
         made.check()
         interval_s = interval_seconds(interval)
         if columns is not None:
             columns = _columns(columns, len(made.layout.names))
-        with made.intake.lock:
-            if self._dump is not None:
-                msg = f"{self.target} is being dumped already; stop_dump() first"
-                raise DumpedAlreadyError(msg)
-            if made.intake.failure is not None:
-                raise made.intake.failure
-            traits = made.intake.source.traits
-            header = Header(
-                self.target,
-                self.identity,
-                made.layout,
-                made.clock.anchor(),
-                interval_s,
-                made.calibration.digest if made.calibration else None,
-                __version__,
-                None if traits.streaming else interval_s or made.interval_s,
-                traits.timestamps is not Timestamps.HOST_READ,
-                min(made.intake.aged_s, interval_s or made.intake.aged_s),
-                origin=told(this_machine(os.environ), launch_of(os.environ)),
-            )
-            thinner = None
-            if interval_s is not None and traits.streaming:
-                thinner = thinner_for(path, format, made.layout, interval_s)
-            opened = partial(
-                open_sink, path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns
-            )
-            self._dump, self._dumped_since_ns = Writer(opened, thinner=thinner), header.anchor.monotonic_ns
-            self._life.keep(needed=True)
-            made.step_quietly()  # what came before that belongs to no dump
-            made.start_feed(self._dump.put, interval_s)
+        self._check_no_dump()
+        made.read_for_feed(interval_s)  # first: without a thread that reads it no file is touched
         try:
-            made.schedule()
-        except PmtError as error:
-            self._give_up(self._dump, str(error))
+            with made.intake.lock:
+                self._check_no_dump()
+                header, thinner = self._header(interval_s), None
+                if interval_s is not None and made.intake.source.traits.streaming:
+                    thinner = thinner_for(path, format, made.layout, interval_s)
+                opened = partial(
+                    open_sink, path, header, format=format, overwrite=overwrite, absolute=absolute, columns=columns
+                )
+                self._dump, self._dumped_since_ns = Writer(opened, thinner=thinner), header.anchor.monotonic_ns
+                self._life.keep(needed=True)
+                made.step_quietly()  # what came before that belongs to no dump
+                made.start_feed(self._dump.put)
+        except BaseException:
+            if self._dump is None:
+                made.end_feed()
+                with suppress(PmtError):
+                    made.schedule()
             raise
 
-    def _give_up(self, writer: Writer, why: str) -> None:
-        """End a dump that nobody feeds: there is no thread to read the sensor."""
+    def _check_no_dump(self) -> None:
+        """Raise what forbids a dump: another one, or a device that is lost."""
+        if self._dump is not None:
+            msg = f"{self.target} is being dumped already; stop_dump() first"
+            raise DumpedAlreadyError(msg)
+        if self._acquisition.intake.failure is not None:
+            raise self._acquisition.intake.failure
+
+    def _header(self, interval_s: float | None) -> Header:
+        """Return what stands at the beginning of a dump."""
+        from pmtpy._version import __version__
+        from pmtpy.io.origin import launch_of, this_machine, told
+        from pmtpy.io.write import Header
+
         made = self._acquisition
-        with made.intake.lock:
-            writer.end(made.clock.anchor(), why)
-            made.end_feed()
-            self._dump = None
-            self._life.keep(needed=False)
-        writer.wait()
-        with suppress(PmtError):
-            made.schedule()
+        traits = made.intake.source.traits
+        return Header(
+            self.target,
+            self.identity,
+            made.layout,
+            made.clock.anchor(),
+            interval_s,
+            made.calibration.digest if made.calibration else None,
+            __version__,
+            None if traits.streaming else interval_s or made.interval_s,
+            traits.timestamps is not Timestamps.HOST_READ,
+            min(made.intake.aged_s, interval_s or made.intake.aged_s),
+            origin=told(this_machine(os.environ), launch_of(os.environ)),
+        )
 
     def dump(
         self,

@@ -35,11 +35,18 @@ def test_a_bad_interval_is_refused_and_the_file_left_as_it_was(tmp_path: Path, i
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_where_no_thread_can_write_the_file_is_left_as_it_was_and_the_next_dump_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
+@pytest.mark.parametrize(
+    ("refused", "why"), [("pmtpy-writer", "files are written"), ("pmtpy-poller", "sensors are read")]
+)
+def test_where_no_thread_can_write_or_read_the_file_is_left_as_it_was_and_the_next_dump_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, why: str, *, there: bool
 ) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith(refused):
+            raise RuntimeError("can't start new thread")
+        begin(thread)
 
     path = tmp_path / "a.csv"
     if there:
@@ -47,38 +54,14 @@ def test_where_no_thread_can_write_the_file_is_left_as_it_was_and_the_next_dump_
     clock, _, sensor = counter_sensor()
     with sensor:
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(PmtError, match=r"files are written .*none can be started \(can't start.*ulimit -u"):
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(PmtError, match=rf"{why} .*none can be started \(can't start.*ulimit -u"):
                 sensor.start_dump(path, overwrite=there)
         assert [p.read_text() for p in tmp_path.iterdir()] == ["precious"] * there
         with pytest.raises(SinkError, match="is not being dumped"):
             sensor.stop_dump()
         assert acquisition_of(sensor).demand.dump_s is None
         with sensor.dump(path, overwrite=there):
-            clock.advance(1.0)
-    assert load(path).attrs["metadata"]["complete"]
-
-
-def test_where_no_thread_can_read_the_sensor_the_dump_is_over_and_its_file_closed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = threading.Thread.start
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name != "pmtpy-writer":
-            raise RuntimeError("can't start new thread")
-        begin(thread)
-
-    path = tmp_path / "a.csv"
-    clock, _, sensor = counter_sensor()
-    with sensor:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            with pytest.raises(PmtError, match=r"sensors are read .*none can be started"):
-                sensor.start_dump(path)
-        assert acquisition_of(sensor).demand.dump_s is None
-        assert "none can be started" in load(path).attrs["metadata"]["error"]
-        with sensor.dump(path, overwrite=True):
             clock.advance(1.0)
     assert load(path).attrs["metadata"]["complete"]
 
