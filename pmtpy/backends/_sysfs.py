@@ -318,7 +318,8 @@ class Registers:
             if of_a_handler(error):
                 raise
             if i in self.alone:
-                self._absent[i] = error
+                # Without where it came from: that would keep alive what the caller held at the opening.
+                self._absent[i] = error.with_traceback(None)
                 return -1
             raise
         os.lseek(fd, self._mark + i, os.SEEK_SET)
@@ -352,7 +353,7 @@ class Registers:
             if of_a_handler(error):
                 raise
             if i in self.alone:
-                self._last_error = self._absent.get(i, error)
+                self._last_error = self._absent.get(i, error).with_traceback(None)
                 self.unread[i] = f"{self.paths[i]}: {why(self._last_error)}"
                 return None
             raise OSError(error.errno, error.strerror, str(self.paths[i])) from error

@@ -108,7 +108,7 @@ class Intake:
     def step(self) -> None:
         """Take all that has come. Raises as the source does, and again at every later call once it is lost."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         self._whole(self._take_all)
 
     def _take_all(self) -> None:
@@ -127,12 +127,12 @@ class Intake:
         if not self.source.traits.blocking:
             self.step()
         elif self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
 
     def row(self, asked_ns: int) -> Row | None:
         """Read counters once; return the row where nothing needs it now, and None where it had to be integrated."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         try:
             taken = self.source.read_row()
         except PmtError as error:
@@ -249,7 +249,7 @@ class Intake:
         """
         now_ns = None
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         # In a file a mark stands between two rows. Counters are read before and after it, so that these are close.
         closely = self.feed is not None and self._counts
         if closely:

@@ -295,7 +295,7 @@ class Acquisition:
     def _noted_now(self, now_ns: int) -> Bookmark:
         """Set a bookmark at the present instant where rows come by themselves; needs no lock."""
         if self.intake.failure is not None:
-            raise self.intake.failure
+            raise self.intake.failure.with_traceback(None)
         return self._curve.kept.note(now_ns)
 
     def _noted(self, row: Row) -> Bookmark:

@@ -276,7 +276,7 @@ class Sensor:
             msg = f"{self.target} is being dumped already; stop_dump() first"
             raise DumpedAlreadyError(msg)
         if self._acquisition.intake.failure is not None:
-            raise self._acquisition.intake.failure
+            raise self._acquisition.intake.failure.with_traceback(None)
 
     def _header(self, interval_s: float | None) -> Header:
         """Return what stands at the beginning of a dump."""

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -264,4 +266,28 @@ def test_of_another_file_that_is_found_instead_of_a_closed_one_it_is_said(tmp_pa
     place[0] = [old[0], new[1]]
     assert registers.numbers() == [1, 6]
     assert registers.renewed == {1}
+    registers.close()
+
+
+def test_why_a_file_could_not_be_opened_or_read_keeps_nothing_of_the_caller_alive(tmp_path: Path) -> None:
+    class Precious:
+        """What a program holds while it opens a sensor, and while it reads."""
+
+    def opened() -> tuple[Registers, weakref.ref[Precious]]:
+        precious = Precious()
+        return Registers(lambda: [*paths, tmp_path / "none"], alone=(1, 2)), weakref.ref(precious)
+
+    def read() -> weakref.ref[Precious]:
+        precious = Precious()
+        assert str(registers.numbers()) == "[1, nan, nan]"
+        return weakref.ref(precious)
+
+    paths = _files(tmp_path, "1\n", "2\n")
+    registers, at_the_opening = opened()
+    os.close(registers._fds[1])
+    paths[1].unlink()
+    at_a_reading = read()
+    gc.collect()
+    assert at_the_opening() is None
+    assert at_a_reading() is None
     registers.close()

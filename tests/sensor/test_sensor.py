@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -136,6 +137,28 @@ def test_a_lost_source_raises_from_every_later_call() -> None:
         for call in (sensor.read, sensor.read, sensor.history, lambda: sensor.mark("x"), acquisition_of(sensor).begin):
             with pytest.raises(pmt.SourceLostError, match="pulled out"):
                 call()
+
+
+def test_however_often_a_lost_sensor_is_asked_its_error_holds_no_more_of_who_asked() -> None:
+    def frames(error: BaseException) -> int:
+        return sum(1 for _ in traceback.walk_tb(error.__traceback__))
+
+    clock, source, sensor = counter_sensor()
+    with sensor:
+        source.gone = True
+        for call in (
+            sensor.read,
+            lambda: sensor.mark("x"),
+            acquisition_of(sensor).begin,
+            lambda: sensor.start_dump("a"),
+        ):
+            found = []
+            for _ in range(4):
+                clock.advance(1.0)
+                with pytest.raises(pmt.SourceLostError) as caught:
+                    call()
+                found.append(frames(caught.value))
+            assert len(set(found[1:])) == 1
 
 
 def test_a_failed_reading_is_a_lost_row_and_many_are_a_lost_device() -> None:
