@@ -42,17 +42,17 @@ else:  # none can be marked: its file is what tells it from others
 
     def marked(fd: int) -> int:
         """Return what tells a descriptor from others."""
-        told = os.fstat(fd)
+        try:
+            told = os.fstat(fd)
+        except OSError as error:  # it is not open, or a socket of Windows, which is no descriptor there
+            if of_a_handler(error):
+                raise
+            return 0
         return hash((told.st_dev, told.st_ino))
 
     def ours(fd: int, mark: int) -> bool:
         """Whether a number still is that of a descriptor of the same file."""
-        try:
-            return marked(fd) == mark
-        except OSError as error:
-            if of_a_handler(error):
-                raise
-            return False
+        return marked(fd) == mark
 
 
 def closed_by_the_program() -> OSError:

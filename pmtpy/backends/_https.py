@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pmtpy._handlers import of_a_handler
+from pmtpy.backends._descriptor import marked, ours
 from pmtpy.errors import ReadError
 
 _MAX_REPLY_BYTES = 1 << 22
@@ -29,15 +30,16 @@ class Https:
     ) -> None:
         self._host, self._pin = host, pin.replace(":", "").lower()
         self._connection = http.client.HTTPSConnection(host, timeout=timeout_s, context=context)
+        self._mark = 0  # of its descriptor
         token = base64.b64encode(f"{user}:{secret}".encode()).decode()
         self._headers = {"Accept": "application/json", **({"Authorization": f"Basic {token}"} if user else {})}
 
     def __call__(self, path: str) -> Mapping[str, Any]:
         """Return the resource at a path."""
+        self._let_go()
         try:
             if self._connection.sock is None:
-                self._connection.connect()
-                self._check_pin()
+                self._connect()
             self._connection.request("GET", path, headers=self._headers)
             answer = self._connection.getresponse()
             body = answer.read(_MAX_REPLY_BYTES)
@@ -60,6 +62,11 @@ class Https:
             raise ReadError(msg) from error
         return found if isinstance(found, dict) else {}
 
+    def _connect(self) -> None:
+        self._connection.connect()
+        self._mark = marked(self._connection.sock.fileno())
+        self._check_pin()
+
     def _check_pin(self) -> None:
         """Refuse another certificate than the one that is pinned, before anything secret is sent."""
         if not self._pin:
@@ -72,7 +79,15 @@ class Https:
 
     def close(self) -> None:
         """End the connection."""
+        self._let_go()
         self._connection.close()
+
+    def _let_go(self) -> None:
+        """Let a connection go whose descriptor the program has closed: its number is nobody's, or another's."""
+        known = self._connection.sock
+        if known is not None and not ours(known.fileno(), self._mark):
+            known.detach()
+            self._connection.close()
 
 
 def _why(error: Exception) -> str:

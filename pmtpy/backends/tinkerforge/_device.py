@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pmtpy._handlers import of_a_handler
+from pmtpy.backends._descriptor import marked, ours
 from pmtpy.backends.tinkerforge import protocol
 from pmtpy.backends.tinkerforge.protocol import Cutter, Enumerated, Packet
 from pmtpy.core.clock import NS_PER_S, Clock
@@ -45,15 +46,22 @@ class Link(Protocol):
 
 
 class TcpLink:
-    """A TCP connection."""
+    """A TCP connection. One whose descriptor the program has closed (with all others, as a daemon) is gone."""
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._mark = marked(self._socket.fileno())
         self._timeout_s = timeout_s
+
+    def _check(self) -> None:
+        if self._socket.fileno() >= 0 and not ours(self._socket.fileno(), self._mark):
+            self._socket.detach()  # the number is nobody's, or another's
+            raise ConnectionError("the program has closed the descriptor of the connection")
 
     def send(self, data: bytes) -> None:
         """Send all bytes, waiting for room at most as long as for a connection."""
+        self._check()
         self._socket.settimeout(self._timeout_s)
         try:
             self._socket.sendall(data)
@@ -62,6 +70,7 @@ class TcpLink:
 
     def receive(self) -> bytes:
         """Return what has come, at most a megabyte at a time."""
+        self._check()
         self._socket.setblocking(False)
         parts: list[bytes] = []
         size = 0
@@ -80,10 +89,13 @@ class TcpLink:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until something can be received."""
+        self._check()
         return bool(select.select([self._socket], [], [], timeout_s)[0])
 
     def close(self) -> None:
         """End the connection."""
+        with contextlib.suppress(ConnectionError):
+            self._check()
         self._socket.close()
 
 

@@ -25,6 +25,7 @@ from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ReadError, SourceLostError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from pmtpy.testing import check_source
+from tests.support.daemons import numbers_of_a_socket
 
 # Made for these tests: of "localhost", and of no use elsewhere.
 CERTIFICATE = """\
@@ -358,3 +359,16 @@ def test_an_answer_that_is_cut_off_is_a_failed_reading_and_a_service_that_is_gon
         unused.bind(("127.0.0.1", 0))  # nobody listens
         with pytest.raises(BackendUnavailableError, match="refused"):
             redfish.open_source(f"localhost:{unused.getsockname()[1]}", clock=HOST_CLOCK)
+
+
+def test_a_program_that_closes_all_descriptors_asks_over_a_new_connection(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PMT_REDFISH_PASSWORD", "hunter2")
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).hexdigest()
+    source = redfish.open_source(service, clock=HOST_CLOCK, user="meter", fingerprint=pin, timeout_s=60)
+    connection = source._get._connection  # type: ignore[attr-defined]
+    with numbers_of_a_socket([connection.sock.fileno()]):
+        assert source.read().raw[0].tolist() == [412]
+    with numbers_of_a_socket([connection.sock.fileno()]):
+        source.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 import pmtpy as pmt
 from pmtpy.backends import tinkerforge
 from pmtpy.backends.tinkerforge import protocol
-from pmtpy.backends.tinkerforge._device import Client
+from pmtpy.backends.tinkerforge._device import Client, TcpLink
 from pmtpy.core.clock import HOST_CLOCK, ManualClock
 from pmtpy.core.rails import Rails
 from pmtpy.core.source import Source
@@ -23,6 +25,7 @@ from pmtpy.emulators.tinkerforge import Bricklet, Daemon, MemoryLink, TcpDaemon,
 from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.daemons import numbers_of_a_socket
 
 SECRET = "correct horse"  # noqa: S105  (of a virtual daemon)
 
@@ -385,6 +388,25 @@ def test_the_network_tells_refused_secret_and_restart_apart(
         tinkerforge.open_source(target, clock=HOST_CLOCK)
     with pytest.raises(BackendUnavailableError, match="secret file"):
         tinkerforge.open_source(target, clock=HOST_CLOCK, secret_file=str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_connection_whose_descriptor_the_program_closed_is_gone_and_nothing_of_its_own_is_read(
+    served: tuple[TcpDaemon, Daemon], *, taken: bool
+) -> None:
+    link = TcpLink("127.0.0.1", served[0].port, 60.0)
+    number = link._socket.fileno()
+    with numbers_of_a_socket([number]) if taken else contextlib.nullcontext():
+        if not taken:
+            os.close(number)
+        with pytest.raises(ConnectionError, match="program has closed"):
+            link.receive()
+        link.close()
+    link = TcpLink("127.0.0.1", served[0].port, 60.0)
+    with numbers_of_a_socket([link._socket.fileno()]):
+        with pytest.raises(ConnectionError, match="program has closed"):
+            link.send(b"x")
+        link.close()
 
 
 def test_without_a_host_nothing_is_asked() -> None:
