@@ -352,11 +352,13 @@ class Registers:
         except OSError as error:
             if of_a_handler(error):
                 raise
+            # Of a socket, say, that has the number, no offset can be asked for.
+            failure = error if self._ours(i, self._fds[i]) else _closed()
             if i in self.alone:
-                self._last_error = self._absent.get(i, error).with_traceback(None)
+                self._last_error = self._absent.get(i, failure).with_traceback(None)
                 self.unread[i] = f"{self.paths[i]}: {why(self._last_error)}"
                 return None
-            raise OSError(error.errno, error.strerror, str(self.paths[i])) from error
+            raise OSError(failure.errno, failure.strerror, str(self.paths[i])) from error
         return raw
 
     def _parse(self, i: int, raw: bytes) -> float:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pmtpy.backends import _sysfs
 from pmtpy.backends._sysfs import Registers, entries, natural, number, optional_number, optional_text, sysfs_root
 from pmtpy.errors import ReadError
+from tests.support.daemons import numbers_of_a_socket
 
 
 @given(st.integers(-(2**63), 2**64 - 1))
@@ -243,6 +244,20 @@ def test_a_program_that_closes_all_descriptors_loses_none_and_keeps_its_own(
     for fd, shown in zip(theirs, (b"7", b"8", b"9"), strict=False):
         assert os.pread(fd, 1, 0) == shown
         os.close(fd)
+
+
+@pytest.mark.parametrize("taken", [(0,), (2,), (0, 1, 2)])
+@pytest.mark.parametrize("alone", [(), (1,)])
+def test_where_sockets_have_the_numbers_the_files_are_read_on(
+    tmp_path: Path, taken: tuple[int, ...], alone: tuple[int, ...]
+) -> None:
+    paths = _files(tmp_path, "1\n", "2\n", "3\n")
+    registers = Registers(lambda: paths, alone=alone)
+    registers.renewed = set()
+    with numbers_of_a_socket([registers._fds[i] for i in taken]):
+        assert registers.numbers() == [1, 2, 3]
+        assert not registers.renewed
+        registers.close()
 
 
 def test_a_single_descriptor_whose_number_is_used_again_is_not_read(tmp_path: Path) -> None:
