@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 from pmtpy.core.closing import Closing
 from pmtpy.emulators.load import parse_load
+from pmtpy.emulators.powersensor3._control_line import ControlLine
 from pmtpy.emulators.powersensor3._log import History, Mark, Truth
 from pmtpy.emulators.powersensor3._pty_server import HOST_BUFFER_BYTES
 from pmtpy.emulators.powersensor3._sampler import FAST_CYCLE_BLOCKS
@@ -72,13 +74,21 @@ class VirtualBoard(Closing):
         command += [f"--epoch-ns={self.epoch_ns}", f"--buffer={buffer_bytes}", *arguments_of(self.spec)]
         # This very copy of the package, also where it was found by the working directory.
         paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
-        self._process = subprocess.Popen(
-            command + ["--fast"] * fast,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,  # a Ctrl-C on the terminal is for the host program, which still has to say stop
-        )
+        near, far = socket.socketpair()
+        self._closed, self._line = False, ControlLine(near)
+        try:
+            self._process = subprocess.Popen(
+                command + ["--fast"] * fast,
+                stdin=far.fileno(),
+                stdout=far.fileno(),
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True,  # a Ctrl-C on the terminal is for the host program, which still has to say stop
+            )
+        except BaseException:
+            self._line.close()
+            raise
+        finally:
+            far.close()
         self.pid = self._process.pid
         try:
             self.path = str(self._answer()["path"])
@@ -90,23 +100,21 @@ class VirtualBoard(Closing):
             raise
 
     def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None  # noqa: S101  (a pipe was asked for)
-        line = self._process.stdout.readline()
-        if not line:
+        try:
+            line = self._line.receive()
+        except OSError as error:
             msg = f"its process {self.pid} has ended; its messages are on stderr"
-            raise SourceLostError(msg)
+            raise SourceLostError(msg) from error
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise TargetError(answer["error"])
         return answer
 
     def _ask(self, do: str, **options: float | str) -> dict[str, Any]:
-        assert self._process.stdin is not None  # noqa: S101  (a pipe was asked for)
         with self._lock:
             try:
-                self._process.stdin.write(json.dumps({"do": do, **options}).encode() + b"\n")
-                self._process.stdin.flush()
-            except (OSError, ValueError) as error:
+                self._line.send(json.dumps({"do": do, **options}).encode())
+            except OSError as error:
                 msg = f"the virtual board's process {self.pid} has ended"
                 raise SourceLostError(msg) from error
             return self._answer()
@@ -148,14 +156,12 @@ class VirtualBoard(Closing):
 
     def close(self) -> None:
         """End the board's process. May be called twice; in a forked child it does nothing, the parent still uses it."""
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018  (pipes were asked for)
-        if process.stdin.closed or os.getpid() != self._owner:
+        if self._closed or os.getpid() != self._owner:
             return
-        process.stdin.close()  # which tells it to end
+        self._closed, process = True, self._process
+        self._line.close()
         try:
             process.wait(_QUIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        process.stdout.close()

@@ -19,6 +19,7 @@ import pmtpy
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.emulators.powersensor3.serve import parse_fault, serve
 from pmtpy.errors import SourceLostError, TargetError
+from tests.support.daemons import descriptors, numbers_of_a_socket
 
 from .conftest import frames, steps
 
@@ -319,6 +320,17 @@ def test_an_interrupt_while_the_board_starts_leaves_no_process(monkeypatch: pyte
         VirtualBoard(spec=SPEC)
     with pytest.raises(ProcessLookupError):  # ended, and its exit status taken
         os.kill(started[0].pid, 0)
+
+
+def test_a_program_that_closes_all_descriptors_ends_its_board_and_keeps_its_own() -> None:
+    before = descriptors()
+    board = VirtualBoard(spec=SPEC)
+    with numbers_of_a_socket(descriptors() - before):
+        with pytest.raises(SourceLostError, match="has ended"):
+            board.history()
+        board.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(board.pid, 0)
 
 
 def test_a_board_whose_program_has_ended_says_nothing() -> None:
