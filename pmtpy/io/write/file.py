@@ -3,6 +3,9 @@
 Whole rows are handed over in one call each, so a process that is killed leaves whole rows. An existing file is never
 replaced unless that is asked for, and one that is being written never is. What cannot be written raises
 :class:`~pmtpy.errors.SinkError`, and what is in the file by then is cut back to whole rows.
+
+A program that closes all descriptors (to become a daemon) closes that of its dump, whose number is soon that of a file
+of its own: so it is asked for each time which file it is of (1.3 us), and an ordinary file is opened again.
 """
 
 from __future__ import annotations
@@ -71,7 +74,8 @@ class Output:
         else:
             msg = f"a dump is written to a path or to a stream, and {target!r} is neither"
             raise TargetError(msg)
-        self.regular = self.path is not None and stat.S_ISREG(os.fstat(self._fd).st_mode)
+        self._told = os.fstat(self._fd) if self._fd >= 0 else None
+        self.regular = self.path is not None and self._told is not None and stat.S_ISREG(self._told.st_mode)
         if self.regular and not _locks.take(self._fd, exclusive=True):
             os.close(self._fd)
             msg = f"{self.path} is being written, or read, by another dump or program; name another file"
@@ -114,13 +118,34 @@ class Output:
     def empty(self) -> None:
         """Drop what an ordinary file held before."""
         if self.regular:
-            os.ftruncate(self._fd, 0)
+            os.ftruncate(self._descriptor(), 0)
+
+    def _is_ours(self, fd: int) -> bool:
+        with contextlib.suppress(OSError):
+            return self._told is not None and os.path.samestat(os.fstat(fd), self._told)
+        return False
+
+    def _descriptor(self) -> int:
+        """Return the descriptor; OSError where the program has closed it and it cannot be opened again."""
+        if self._is_ours(self._fd):
+            return self._fd
+        if self.path is None or not self.regular:
+            raise OSError(errno.EBADF, "the program has closed its descriptor")
+        fd = os.open(self.path, os.O_WRONLY | _BINARY)
+        # The number of a deleted file's node may be that of a new one.
+        same = self._is_ours(fd) and os.fstat(fd).st_size == self._end
+        if not same or not _locks.take(fd, exclusive=True):
+            os.close(fd)
+            raise OSError(errno.EBADF, "the program has closed its descriptor, and another has the file, or its place")
+        os.lseek(fd, self._end, os.SEEK_SET)
+        self._fd = fd
+        return fd
 
     def write(self, rows: Buffer) -> None:
         """Write whole rows in one system call; on an error the file is cut back to what it held before the call."""
         try:
             if self._fd >= 0:
-                _write_all(self._fd, rows)
+                _write_all(self._descriptor(), rows)
             elif self._stream is not None:
                 self._stream.write(bytes(rows).decode() if hasattr(self._stream, "encoding") else bytes(rows))
         except (OSError, ValueError) as error:
@@ -132,8 +157,9 @@ class Output:
     def _cut_back(self) -> None:
         if self.regular:
             with contextlib.suppress(OSError):  # the disk is failing; the first error is the one to report
-                os.ftruncate(self._fd, self._end)
-                os.lseek(self._fd, self._end, os.SEEK_SET)
+                fd = self._descriptor()
+                os.ftruncate(fd, self._end)
+                os.lseek(fd, self._end, os.SEEK_SET)
 
     def take_back(self, count: int) -> None:
         """Cut the last ``count`` bytes off an ordinary file."""
@@ -147,7 +173,7 @@ class Output:
         """
         if self.regular:
             try:
-                os.fsync(self._fd)
+                os.fsync(self._descriptor())
             except OSError as error:
                 if error.errno in _NOT_THERE:  # a file system without it
                     return
@@ -157,7 +183,7 @@ class Output:
     def close(self) -> None:
         """Close the file if it was opened here; a borrowed stream stays open."""
         fd, self._fd = self._fd, -1
-        if fd >= 0 and self._stream is None:
+        if fd >= 0 and self._stream is None and self._is_ours(fd):
             _locks.give_back(fd)
             try:
                 os.close(fd)
