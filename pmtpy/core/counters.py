@@ -25,6 +25,11 @@ _DOUBTED_REFRESHES, _DOUBTED_RESTS = 16, 3
 _SURELY_SHORTER = 0.9  # of the stated refresh: registers are not renewed more evenly than to a tenth
 
 
+def doubted_rest_s(channel: Channel) -> float:
+    """Return how long a counter of a part that draws power may rest before nobody believes that it counts."""
+    return _DOUBTED_REFRESHES * channel.refresh_s if channel.refresh_s else _HOLD_S
+
+
 def increment(new: float, old: float, channel: Channel, seconds: float, rest_s: float = 0.0) -> float | None:
     """Joules by which a counter went from ``old`` to ``new`` counts in ``seconds``, or None where that is not known.
 
@@ -87,8 +92,7 @@ class Counter:
         self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
         self.quick_ns = math.inf
         if channel.least_watts > 0:
-            refreshes_s = _DOUBTED_REFRESHES * channel.refresh_s if channel.refresh_s else _HOLD_S
-            self.quick_ns = 1e9 * max(refreshes_s, self.step / channel.least_watts)
+            self.quick_ns = 1e9 * max(doubted_rest_s(channel), self.step / channel.least_watts)
         self.old = math.nan
         self.doubt = ""
         self._begin(0)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pmtpy.core.calibration.profile import applied_to
 from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Anchor
+from pmtpy.core.counters import doubted_rest_s
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.numbers import real, whole
@@ -334,10 +335,13 @@ class UncoveredTime:
     ----------
     counters, means : bool, shape (k,)
         Powers that are counted on while rows are lost, and those that are means since the row before.
+    rests_s, steps_j : float64, shape (k,)
+        How long a counter may show no energy though there is power, and how much it counts at a time.
     """
 
-    def __init__(self, counters: Flags, means: Flags) -> None:
-        self._counters, self._means = counters, means
+    def __init__(self, counters: Flags, means: Flags, rests_s: Floats, steps_j: Floats) -> None:
+        self.counters, self._means = counters, means
+        self._rests_ns, self._steps_j = rests_s * _NS, steps_j
         self._before: _Known | None = None  # what is known at the last row
 
     @classmethod
@@ -347,7 +351,13 @@ class UncoveredTime:
         means = [c.energy_method is EnergyMethod.MEAN for c in layout.energy]
         parts = [i - 1 for i in layout.in_total]
         whole = [bool(parts) and all(kind[i] for i in parts) for kind in (counted, means)]
-        return cls(np.array([whole[0], *counted]), np.array([whole[1], *means]) | thinned)
+        rests, steps = [doubted_rest_s(c) for c in layout.energy], [c.smallest_step for c in layout.energy]
+        return cls(
+            np.array([whole[0], *counted]),
+            np.array([whole[1], *means]) | thinned,
+            np.array([max([rests[i] for i in parts], default=0.0), *rests]),
+            np.array([sum(steps[i] for i in parts), *steps]),
+        )
 
     def add(self, t_ns: Ints, watts: Floats, joules: Floats, lost: Ints) -> Ints:
         """Take the next rows; return the nanoseconds since the beginning without a known energy, shape (n, k).
@@ -355,7 +365,8 @@ class UncoveredTime:
         A step leads from a row with an energy to the next one that has one: rows without one between them cost
         nothing, since the energy of the later row includes theirs. Until then the time since the last one is unknown.
         A step over losses covers the time in which its power makes its energy, and one without energy, though there
-        is power, none; but counters count on.
+        is power, none. But counters count on, unless they have shown no energy for longer than one rests: then the
+        device began anew behind the losses.
         """
         known = self._before or _Known.nothing(int(t_ns[0]), joules.shape[1])
         unknown = np.empty(joules.shape, np.int64)
@@ -372,9 +383,12 @@ class UncoveredTime:
             with np.errstate(divide="ignore", invalid="ignore"):
                 made_in = np.clip(np.nan_to_num(moved / mean * _NS, nan=0.0, posinf=0.0, neginf=0.0), 0, dt)
             covered = dt.astype(np.float64)
-            if not self._counters[j]:
+            idle = (moved == 0.0) & ~(least * dt <= max(_LAST_DIGIT_J, self._steps_j[j]) * _NS)
+            if self.counters[j]:
+                idle &= gone & (dt > self._rests_ns[j])
+            else:
                 covered = np.where(gone & np.isfinite(mean), made_in, covered)
-                covered[(moved == 0.0) & ~(least * dt <= _LAST_DIGIT_J * _NS)] = 0.0
+            covered[idle] = 0.0
             covered[np.isnan(moved)] = 0.0  # before the first energy
             so_far = known.unknown[j] + np.concatenate([[0], np.cumsum(dt - np.rint(covered).astype(np.int64))])
             last = np.searchsorted(rows, np.arange(len(t_ns)), side="right")  # the step that a row stands behind

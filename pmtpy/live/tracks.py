@@ -328,12 +328,13 @@ class JlsTrack:
             behind = min(-(-at // file.stride), file.checkpoints - 1) * file.stride
             ids = np.array([self._file.sample_at(begin), at, behind])
             watts = np.array([[self._sample(i, k) for i in powers_of(self)] for k in ids[:2]])
+            rule = UncoveredTime.of(self.layout or Layout(()), thinned=downsampled(self.facts or {}))
             joules = np.zeros_like(watts)
+            joules[1] = np.where(rule.counters[: watts.shape[1]], 1.0, 0.0)  # whatever they have counted
             if (end - begin) * file.rate > _LONG_GAP * file.stride and behind >= at:
                 names = [f"{self.lines[i].name}_J" for i in powers_of(self)]
                 before, after = np.array([file.energies(name, ids[[0, 2]]) for name in names]).T
                 joules[1] = after - before - watts[1] * float(np.diff(file.times_at(ids[1:]))[0])
-            rule = UncoveredTime.of(self.layout or Layout(()), thinned=downsampled(self.facts or {}))
             self._known[end] = rule.add(t_ns, watts, joules, lost)[-1] / 1e9
         return self._known[end]
 
