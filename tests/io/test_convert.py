@@ -413,3 +413,23 @@ def test_time_without_a_known_energy_goes_along(
     assert not [note for note in load(tmp_path / f"d.{suffix}").attrs["notes"] if "wrong" in note]
     convert(tmp_path / f"b.{suffix}", tmp_path / "c.csv", part=(None, 0.95))
     assert load(tmp_path / "c.csv").attrs["uncovered_s"] == 0.0  # the part before
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_time_without_energy_of_a_dump_that_holds_no_energies_goes_along(tmp_path: Path, suffix: str) -> None:
+    """The disk was full for 250 of 500 rows of 24 W: the sensor knew their energy, the file of powers does not."""
+    sink, step_ns = open_sink(tmp_path / "a.pmt", HEADER), 10_000_000
+    k = np.r_[0:200, 450:500]
+    joules = np.stack([24.0 * k * step_ns / 1e9] * 2, axis=1)
+    lost, unknown = np.zeros(len(k), np.int64), np.zeros((len(k), 2), np.int64)
+    values = np.tile([2.0, 12.0, 40.0], (len(k), 1))
+    sink.write(Frame(START_NS + k * step_ns, np.full((len(k), 2), 24.0), joules, values, lost, unknown, ()))
+    end = Anchor(START_NS + 500 * step_ns, UNIX_NS + 500 * step_ns)
+    sink.close(Ending(end, rows=250, lost=0, dropped=250, complete=False, uncovered_s=0.0))
+    assert load(tmp_path / "a.pmt").attrs["uncovered_s"] == pytest.approx(2.51, abs=1e-3)
+    convert(tmp_path / "a.pmt", tmp_path / f"b.{suffix}")
+    made = load(tmp_path / f"b.{suffix}")
+    assert made["total_J"].iloc[-1] == pytest.approx(24.0 * 2.48, rel=1e-4)
+    assert made.attrs["uncovered_s"] == pytest.approx(2.51, abs=1e-3)
+    assert any("no energy is known for 2.51 s" in note for note in made.attrs["notes"])
+    assert not any("one of the two columns is wrong" in note for note in made.attrs["notes"])

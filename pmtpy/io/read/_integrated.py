@@ -13,6 +13,7 @@ from pmtpy.io.columns import mean_powers
 from pmtpy.io.read._check import late
 from pmtpy.io.read._table import Power, integrate
 
+RECORDED = "recorded"  # what is said of energies none of which was missing
 _MEDIAN_ROWS = 10_000  # of the newest rows, by which the next block tells what interval is usual
 
 
@@ -63,10 +64,10 @@ class Integrated:
     def said(self) -> str:
         """How energies came about."""
         if not self._missing:
-            return "recorded"
+            return RECORDED
         means = {n in self._means for n in self._missing}
         how = "each of which is a mean since the row before" if means == {True} else "by the trapezoidal rule"
-        some = "" if len(self._missing) == len(self._powers) else f"recorded; of {', '.join(self._missing)} "
+        some = "" if len(self._missing) == len(self._powers) else f"{RECORDED}; of {', '.join(self._missing)} "
         return f"{some}integrated from the watts, {how}"
 
     def notes(self) -> list[str]:

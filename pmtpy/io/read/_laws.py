@@ -21,6 +21,7 @@ from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.numbers import real
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import downsampled
+from pmtpy.io.read._check import late
 from pmtpy.io.read._recording import Recording
 
 _OFF, _TIME_S, _JOULES = 0.03, 2e-6, 3e-6  # relative; of the two rounded times, and of the two rounded energies
@@ -192,6 +193,8 @@ def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
             rows = slice(start, start + _PIECE)
             t, watts, joules = elapsed[rows], columns[f"{name}_W"][rows], columns[f"{name}_J"][rows]
             known = (columns["lost"][rows][1:] == 0) & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
+            holes, _ = late(np.diff(t), np.diff(t))  # time without known energy, where nothing was counted over them
+            known[holes] &= np.diff(joules)[holes] != 0.0
             least_s = (real(refresh_s) or 0.0) if rule == "counter" else None
             more = _between(t, watts, joules, known) if least_s is None else _moved(t, watts, joules, known, least_s)
             low, high, risen = low + more[0], high + more[1], risen + more[2]

@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.io.read import _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
-from pmtpy.io.read._integrated import Integrated
+from pmtpy.io.read._integrated import RECORDED, Integrated
 from pmtpy.io.read._parts import WHOLE, Part
 from pmtpy.io.read._recording import Recording, check_opens
 from pmtpy.io.read._sidecar import said
@@ -114,7 +114,7 @@ def _streamed(
         blocks = itertools.chain(first, blocks)
     if whole:
         blocks = _integrated(blocks, whole, recording.notes)
-    facts, notes, broken = recording.facts, recording.notes, recording.broken_lines
+    facts, notes, broken = _of_energies(recording.facts, whole.said), recording.notes, recording.broken_lines
     notes += [*said(facts), *([] if part.whole else [part.note()])]
     spoilt = recording.no_facts if recording.spoilt else ""
     path, named = recording.path, whole.names
@@ -186,9 +186,15 @@ def recording_of(table: pd.DataFrame, attrs: dict[str, Any]) -> OpenRecording:
     notes = [*attrs.get("notes", ()), *(f"column {n} holds no numbers, and is left out" for n in left_out)]
     blocks = _cut(table, numeric)
     path, kind = Path(attrs["path"]), attrs["format"]
-    return OpenRecording(
-        path, kind, numeric, attrs["metadata"], attrs["joules"], notes, attrs.get("broken_lines", []), blocks, table
-    )
+    facts, broken = _of_energies(attrs["metadata"], attrs["joules"]), attrs.get("broken_lines", [])
+    return OpenRecording(path, kind, numeric, facts, attrs["joules"], notes, broken, blocks, table)
+
+
+def _of_energies(facts: dict[str, Any] | None, joules: str) -> dict[str, Any] | None:
+    """Return metadata without the time that lacks an energy, if these energies are not those that were measured."""
+    if facts is None or joules == RECORDED:
+        return facts
+    return {key: value for key, value in facts.items() if key != "uncovered_s"}
 
 
 def _cut(table: pd.DataFrame, names: list[str]) -> Iterator[RowBlock]:
