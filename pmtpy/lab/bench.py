@@ -10,6 +10,8 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from pmtpy.analysis.repetition.plan import Plan, plan_trial, timing_of
 from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS, enough, half_width, planned
 from pmtpy.core import arguments
@@ -101,7 +103,7 @@ class Bench:
         SourceLostError
             The sensor is gone.
         CoverageError
-            The sensor does not know the energy of trial after trial.
+            The sensor does not know the energy of trial after trial, or shows none, of which there are no shares.
         """
         self._begin_ns = self._acquisition.clock.now_ns()
         once_s = [self._warm(work) for work in self.works]
@@ -136,6 +138,7 @@ class Bench:
                 else:
                     blind = 0
                 self._lengths_s[side] = self._elapsed_s() - started_s
+            self._check_shares()
             block += 1
             self._blocks_s += self._elapsed_s() - began_s
             self._report(self._elapsed_s() - began_s)
@@ -203,6 +206,16 @@ class Bench:
             # As long again as all until now, but no more than what is left, or than what times it well.
             left_s = min(spare_s, max(_TIMED_S, min(passed_s, self._warmup_s - passed_s)))
             times = max(1, min(1000 * times, math.ceil(left_s * times / max(took_s, 1e-9))))
+
+    def _check_shares(self) -> None:
+        """Refuse to go on where no number of blocks gives an answer: shares of nothing, or of less."""
+        if any(map(math.isnan, relative_blocks(self.trials, len(self.works)))):
+            used = " and ".join(
+                f"{work.label} {np.mean([t.joules for t in self.trials if t.side == side]):.3g} J"
+                for side, work in enumerate(self.works)
+            )
+            msg = f"{self.sensor.target}: {used}: of energies that are not above zero there are no shares to compare"
+            raise CoverageError(msg)
 
     def _enough(self) -> bool:
         return enough(relative_blocks(self.trials, len(self.works)), self.target, paired=len(self.works) == 2)

@@ -20,6 +20,7 @@ from pmtpy.analysis.repetition.resolve import (
     enough,
     estimate,
     half_width,
+    log_ratio,
     outliers,
     planned,
 )
@@ -180,13 +181,16 @@ def _block_means(trials: Sequence[Trial], sides: int) -> list[list[Trial]]:
 
 
 def relative_blocks(trials: Sequence[Trial], sides: int) -> list[float]:
-    """Return of each whole block what is averaged: its energy over that of all, or the logarithm of the ratio."""
+    """Return of each whole block what is averaged: its energy over that of all, or the logarithm of the ratio.
+
+    NaN: there is no such share, since all use nothing, or one of two works nothing or less.
+    """
     blocks = _block_means(trials, sides)
     means = [[_mean(block, side, "joules") for block in blocks] for side in range(sides)]
     if sides == 2:
-        return [math.log(b / a) if a > 0 < b else math.nan for a, b in zip(*means, strict=True)]
-    all_of = float(np.mean(means[0])) if blocks else math.nan
-    return [m / all_of for m in means[0]]
+        return [log_ratio(a, b) for a, b in zip(*means, strict=True)]
+    all_of = float(np.mean(means[0])) if blocks else 0.0
+    return [m / all_of if all_of else math.nan for m in means[0]]
 
 
 def _mean(block: Sequence[Trial], side: int, field: str) -> float:
@@ -313,7 +317,7 @@ def _warnings(trials: Sequence[Trial], relative: Sequence[float], setting: Setti
             found.append(
                 f"{label}: one run takes {1e3 * once_s:.3g} ms, and starting the process is a part of what is measured"
             )
-    if len(relative) >= LEAST_BLOCKS and len(set(relative)) == 1:
+    if len(relative) >= LEAST_BLOCKS and all(r == relative[0] for r in relative):
         found.append(
             "all blocks are the same to the last digit: the sensor rounds more than the work varies, or does not move"
         )
@@ -337,12 +341,20 @@ def _of_limits(trials: Sequence[Trial], labels: Sequence[str]) -> list[str]:
 
 def _of_side(t_s: Sequence[float], joules: Sequence[float], label: str, target: float) -> list[str]:
     usual = float(np.median(joules))
-    found = [
-        f"{label}: trial {i + 1} of {len(joules)} lies far from all others ({joules[i]:.5g} J): something else ran "
-        "there; it is kept, and makes the interval wide"
-        for i in outliers(joules)
-        if abs(joules[i] - usual) > target * abs(usual)  # a smaller one changes no verdict
-    ]
+    found = []
+    far = [i for i in outliers(joules) if abs(joules[i] - usual) > target * abs(usual)]  # a smaller one changes none
+    if len(far) == 1:
+        found.append(
+            f"{label}: trial {far[0] + 1} of {len(joules)} lies far from all others ({joules[far[0]]:.5g} J): "
+            "something else ran there; it is kept, and makes the interval wide"
+        )
+    elif far:
+        least, most = min(joules[i] for i in far), max(joules[i] for i in far)
+        found.append(
+            f"{label}: {len(far)} of {len(joules)} trials lie far from most others ({least:.5g} to {most:.5g} J, where "
+            f"{usual:.5g} J is usual): something else ran there, or the work is not the same each time; they are kept, "
+            "and make the interval wide"
+        )
     change, sure = drift(np.asarray(t_s, np.float64), np.asarray(joules, np.float64))
     if sure and abs(change) > target:
         found.append(

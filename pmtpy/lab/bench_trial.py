@@ -90,13 +90,14 @@ def measure(sensor: Sensor, work: Work, plan: Plan, place: Place) -> Trial:
         rest(clock, plan.rest_s)
         found.append(when_settled(region, sensor, clock))
     end_ns, after = clock.now_ns(), conditions(sensor)
-    seconds, joules = (math.fsum(values) for values in ([m.seconds for m in found], [m.joules for m in found]))
+    seconds = math.fsum(m.seconds for m in found)
     coverage = min(m.coverage for m in found)
     if not coverage >= LEAST_COVERAGE:
-        why = next((w for m in found if m.coverage < LEAST_COVERAGE for w in m.warnings), "")
-        msg = f"{sensor.target}: of {1 - coverage:.0%} of a burst the energy is not known{'; ' if why else ''}{why}"
-        raise CoverageError(msg)
-    joules /= coverage  # up to a twentieth may be unknown: it is taken to be like the rest
+        why = next(m.warnings for m in found if m.coverage == coverage)
+        of = f"{sensor.target}: of {1 - coverage:.0%} of a burst the energy is not known"
+        raise CoverageError("; ".join([of, *why]))
+    # Up to a twentieth of a burst may be unknown: it is taken to be like the rest of that burst.
+    joules = math.fsum(m.joules / m.coverage for m in found)
     gain, offset, resolution = (_share(found, {name}, joules) for name in ("gain", "offset", "resolution"))
     ends = 0.0 if plan.lead else _share(found, _ENDS, joules)  # in step, what comes in at one end goes out at the other
     number = plan.bursts * plan.repetitions

@@ -18,13 +18,17 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
+from pmtpy.analysis.repetition.plan import Timing, plan_trial
+from pmtpy.core.rows import Block
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.errors import BenchStoppedError, CoverageError, SourceLostError, TargetError, WorkFailedError
 from pmtpy.lab.bench import Bench
 from pmtpy.lab.bench_exports import FORMATS, extra_info
 from pmtpy.lab.bench_result import BenchResult
+from pmtpy.lab.bench_trial import Place, measure
 from pmtpy.lab.bench_work import CommandWork
 from pmtpy.regions.region import Region
+from tests.support import repeated
 from tests.support.repeated import FULL, PART_TIME, SENSORS, Task, World
 
 
@@ -97,7 +101,62 @@ def test_a_trial_far_from_all_others_is_warned_of_if_it_is_so_by_more_than_the_t
         found = finished(world, Task(world), Task(world))
         joules = [t.joules for t in found.trials]
         assert max(joules) > (1.0 + 0.5 * more) * np.median(joules)
-        assert any("lies far from all others" in w for w in found.warnings) is said
+        assert any("far from" in w for w in found.warnings) is said
+
+
+def test_many_trials_far_from_the_others_are_told_in_one_line() -> None:
+    with World(FULL, 2, scatter=1e-5, trend=lambda t: 1.0 + 0.08 * (10.0 < t % 40.0 < 20.0)) as world:
+        bench = Bench([Task(world)], world.sensor, seed=2, target=0.02, max_time_s=1e5)
+        found = bench.result(bench.run())
+        assert found is not None
+        assert sum("something else ran there" in w for w in found.warnings) == 1
+        assert any(re.search(r"work: \d+ of \d+ trials lie far from most others \(", w) for w in found.warnings)
+
+
+class Lossy(repeated.Simulated):
+    """Loses the one reading that comes in the second after an instant, and says so."""
+
+    lost_after_ns = 0
+
+    def read(self) -> Block:
+        block = super().read()
+        gone = np.zeros(len(block.t_ns), np.bool_)
+        gone[np.flatnonzero(block.t_ns > self.lost_after_ns)[:1]] = self.lost_after_ns > 0
+        if not gone.any() or gone[-1]:  # what follows has to tell of the loss
+            return block
+        self.lost_after_ns = 0
+        return replace(
+            block, t_ns=block.t_ns[~gone], raw=block.raw[~gone], lost=np.roll(gone, 1)[~gone].astype(np.int64)
+        )
+
+
+def test_what_one_burst_lacks_is_added_to_that_burst_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bursts of 4.9 s at 100 W, as before and after them; of the first a reading is not known."""
+    monkeypatch.setattr(repeated, "PATTERN", ((1.0, 100.0),))
+    monkeypatch.setattr(repeated, "IDLE_W", 100.0)
+    monkeypatch.setattr(repeated, "Simulated", Lossy)
+    with World(replace(PART_TIME, noise_w=0.0), 1, scatter=0.0) as world:
+        source, work = world.source, Task(world, 4.9)
+        assert isinstance(source, Lossy)
+        plan = plan_trial(Timing(0.1, 0.25, 0.1, 0.1), 4.9, 0.5)
+        assert (plan.bursts, plan.repetitions, plan.lead) == (2, 1, 0)
+        world.clock.advance(1.0)
+        source.lost_after_ns = world.clock.now_ns() + 10**9
+        trial = measure(world.sensor, work, plan, Place(0, 0, 0, 0.0, 0))
+        assert 0.95 < trial.coverage < 0.98
+        assert trial.joules == pytest.approx(490.0, rel=1e-4)
+
+
+def test_of_a_sensor_that_shows_nothing_no_difference_is_told() -> None:
+    with World(replace(FULL, gain=1e-6, noise_w=0.0), 1) as world:
+        bench = Bench([Task(world), Task(world, factor=1.2)], world.sensor, seed=1, max_time_s=200.0)
+        with pytest.raises(CoverageError, match=r"work 0 J and work 0 J: of energies that are not above zero"):
+            bench.run()
+        found = bench.result("failed")
+        assert found is not None
+        assert (found.verdict, found.advice) == ("unresolved", "")
+        assert not any("the same to the last digit" in w for w in found.warnings)
+        assert json.loads(FORMATS["json"](found))["difference"]["high"] is None
 
 
 def test_the_gain_is_in_the_interval_of_one_and_not_of_the_difference() -> None:

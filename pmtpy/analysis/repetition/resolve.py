@@ -71,6 +71,11 @@ def _expected(n: int, deviation: float) -> float:
     return _CHOSEN_END * student_95(n - 1) * deviation / math.sqrt(n)
 
 
+def log_ratio(first: float, second: float) -> float:
+    """Return the logarithm of the second energy over the first; NaN: one is not above zero, so there is no share."""
+    return math.log(second / first) if first > 0.0 < second else math.nan
+
+
 def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float, common_u: float) -> Difference:
     """Compare the energies of two works, block by block.
 
@@ -80,14 +85,14 @@ def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float
     Parameters
     ----------
     first, second : sequence of float
-        Mean energy of each block, more than zero.
+        Mean energy of each block; where one is not above zero, nothing follows.
     limit : float
         The relative difference that matters.
     common_u : float
         Relative standard uncertainty that does not cancel and that repeating does not lessen.
     """
-    ratios = np.log(np.asarray(second, np.float64) / np.asarray(first, np.float64))
-    n, middle, half = len(ratios), float(np.mean(ratios)), half_width(ratios.tolist())
+    ratios = [log_ratio(a, b) for a, b in zip(first, second, strict=True)]
+    n, middle, half = len(ratios), float(np.mean(ratios)), half_width(ratios)
     whole = math.hypot(half, Z95 * common_u)
     value, low, high = (_share(x) for x in (middle, middle - whole, middle + whole))
     verdict = Verdict.UNRESOLVED
@@ -101,8 +106,8 @@ def compare_blocks(first: Sequence[float], second: Sequence[float], limit: float
     return Difference(value, low, high, half, verdict, limit)
 
 
-def _share(log_ratio: float) -> float:
-    return math.expm1(log_ratio) if log_ratio < 700.0 else math.inf
+def _share(logarithm: float) -> float:
+    return math.inf if logarithm >= 700.0 else math.expm1(logarithm)
 
 
 def _wanted(target: float, *, paired: bool) -> float:

@@ -49,6 +49,15 @@ def test_fewer_blocks_than_five_have_no_verdict() -> None:
     assert compare_blocks(*blocks(0.5, 0.001, 1), 0.01, 0.0).high == math.inf
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [(0.0, 5.0), (5.0, 0.0), (0.0, 0.0), (-5.0, 5.0), (5.0, -5.0), (-5.0, -6.0)]
+)
+def test_of_energies_that_are_not_above_zero_nothing_follows(first: float, second: float) -> None:
+    found = compare_blocks([first] * 6, [second] * 6, 0.01, 0.0)
+    assert found.verdict is Verdict.UNRESOLVED
+    assert np.isnan([found.value, found.low, found.high]).all()
+
+
 WIDER = 1.08  # because the end is chosen by the width
 
 
