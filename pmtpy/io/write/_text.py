@@ -42,7 +42,7 @@ class TextFile:
                 self._output.close()
         except SinkError as error:
             failure = error
-            ending = replace(ending, complete=False, error=str(error))
+            ending = replace(ending, complete=False, error=ending.error or str(error))
         if self._sidecar is not None:
             self._sidecar.write(metadata(self._header, self._columns, ending))
         if failure is not None:

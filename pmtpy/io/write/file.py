@@ -143,6 +143,7 @@ class Output:
 
     def write(self, rows: Buffer) -> None:
         """Write whole rows in one system call; on an error the file is cut back to what it held before the call."""
+        self._check_uncut()
         try:
             if self._fd >= 0:
                 _write_all(self._descriptor(), rows)
@@ -153,6 +154,12 @@ class Output:
             msg = f"cannot write to {self.name}: {_reason(error)}"
             raise SinkError(msg) from error
         self._end += len(rows)
+
+    def _check_uncut(self) -> None:
+        """Raise SinkError where another program has cut the file: rows behind its end would stand behind zero bytes."""
+        if self.regular and (left := os.fstat(self._fd).st_size) < self._end:
+            msg = f"{self.name} was cut to {left} of {self._end} bytes by another program: it takes no more"
+            raise SinkError(msg)
 
     def _cut_back(self) -> None:
         if self.regular:
@@ -169,9 +176,10 @@ class Output:
     def settle(self) -> None:
         """Wait until an ordinary file is on the disk as it is now: what follows may rely on it after a power failure.
 
-        Raises SinkError: the disk refuses.
+        Raises SinkError: the disk refuses, or another program has cut the file.
         """
         if self.regular:
+            self._check_uncut()
             try:
                 os.fsync(self._descriptor())
             except OSError as error:

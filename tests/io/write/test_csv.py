@@ -253,3 +253,26 @@ def test_a_killed_process_leaves_whole_rows_and_an_incomplete_sidecar(tmp_path: 
     assert path.read_bytes().endswith(b"\n")
     assert len(pd.read_csv(path)) == 20_000
     assert _sidecar(path)["complete"] is False
+
+
+@pytest.mark.parametrize("more", [True, False])
+@pytest.mark.parametrize("suffix", ["csv", "pmt"])
+def test_a_file_that_another_program_cuts_takes_no_more_and_says_so(
+    tmp_path: Path, header: Header, make_frame: MakeFrame, suffix: str, *, more: bool
+) -> None:
+    """As logrotate does by copytruncate; rows behind the cut would stand behind zero bytes, which no reader takes."""
+    path = tmp_path / f"a.{suffix}"
+    sink = open_sink(path, header)
+    sink.write(make_frame(2))
+    whole = path.stat().st_size
+    os.truncate(path, 0)
+    cut = rf"a\.{suffix} was cut to 0 of {whole} bytes by another program"
+    if more:
+        with pytest.raises(SinkError, match=cut):
+            sink.write(make_frame(2))
+    with pytest.raises(SinkError, match=cut):
+        sink.close(CLEAN)
+    assert path.read_bytes() == b""
+    facts = json.loads(path.with_name(f"{path.name}.json").read_text())
+    assert facts["complete"] is False
+    assert "by another program" in facts["error"]
