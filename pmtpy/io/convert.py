@@ -293,6 +293,8 @@ class _Conversion:
         recording = self._recording
         if recording.broken_lines:
             return f"{len(recording.broken_lines)} broken lines of {recording.path.name} are left out"
+        if recording.unended:
+            return f"{recording.path.name} was not ended, or was still being written: what is missing is not known"
         if recording.own and recording.facts is None:
             return f"the metadata of {recording.path.name} are missing: it is not known whether it is whole"
         return ""

@@ -433,3 +433,17 @@ def test_time_without_energy_of_a_dump_that_holds_no_energies_goes_along(tmp_pat
     assert made.attrs["uncovered_s"] == pytest.approx(2.51, abs=1e-3)
     assert any("no energy is known for 2.51 s" in note for note in made.attrs["notes"])
     assert not any("one of the two columns is wrong" in note for note in made.attrs["notes"])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_what_was_made_of_a_recording_that_nobody_ended_says_so(tmp_path: Path, suffix: str) -> None:
+    path = recording(tmp_path / "a.csv")
+    beside = path.with_name("a.csv.json")
+    begun = (
+        json.loads(beside.read_text()) | dict.fromkeys(("rows", "lost", "dropped")) | {"complete": False, "error": ""}
+    )
+    beside.write_text(json.dumps(begun))
+    convert(path, tmp_path / f"b.{suffix}")
+    made = load(tmp_path / f"b.{suffix}")
+    assert made.attrs["complete"] is False
+    assert any("a.csv was not ended" in note for note in made.attrs["notes"])

@@ -106,6 +106,12 @@ def summed(facts: dict[str, Any] | None) -> list[str]:
     return [c["name"] for c in (facts or {}).get("channels", []) if c.get("in_total")]
 
 
+def unended(facts: dict[str, Any] | None) -> bool:
+    """Whether the metadata are those that were written at the start, since nobody ended the recording yet."""
+    known = facts or {}
+    return known.get("complete") is False and known.get("rows") is None
+
+
 def said(facts: dict[str, Any] | None) -> list[str]:
     """Return what metadata say of how the recording came about that a reader of its numbers must know."""
     known = facts or {}
@@ -118,7 +124,7 @@ def said(facts: dict[str, Any] | None) -> list[str]:
         )
     remarks, error, dropped = known.get("remarks"), known.get("error"), known.get("dropped")
     told += [r for r in remarks if isinstance(r, str)] if isinstance(remarks, list) else []
-    if known.get("complete") is False and known.get("rows") is None:
+    if unended(facts):
         told.append(
             "it was not ended, or is still being written: its metadata do not say what is missing, nor which regions "
             "and stamps of the load there were"

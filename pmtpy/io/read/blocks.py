@@ -20,7 +20,7 @@ from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._integrated import RECORDED, Integrated
 from pmtpy.io.read._parts import WHOLE, Part
 from pmtpy.io.read._recording import Recording, check_opens
-from pmtpy.io.read._sidecar import said
+from pmtpy.io.read._sidecar import said, unended
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +63,11 @@ class OpenRecording:
     def own(self) -> bool:
         """Whether its rows were written by pmtpy."""
         return self.format.startswith("pmtpy")
+
+    @property
+    def unended(self) -> bool:
+        """Whether its metadata are those of its start: it was not ended, or is still being written."""
+        return unended(self.facts)
 
     def attrs(self, rows: int) -> dict[str, Any]:
         """Return what :func:`pmtpy.load` says of it in ``attrs``, when its ``rows`` rows have been read."""
