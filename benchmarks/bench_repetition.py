@@ -2,9 +2,9 @@
 
     python benchmarks/bench_repetition.py [benchmarks per row [world ...]]
 
-Three sensors (full window, 25 ms of each 100 ms, a low-pass), four worlds (noise; a drift of 5 % over 100 s; one burst
-in fifty 8 % off; a gain drawn with 5 %), work of 26 to 330 ms. Prints one JSON document, and each row on stderr as soon
-as it is known. For each row, in percent:
+Three sensors (full window, 25 ms of each 100 ms, a low-pass), five worlds (noise; a drift of 5 % over 100 s; one burst
+in fifty 8 % off; a gain drawn with 5 %; a power that wanders by 1.5 % and forgets in 20 s where it was), work of 26 to
+330 ms. Prints one JSON document, and each row on stderr as soon as it is known. For each row, in percent:
 
 ``held``          intervals of the energy of one work that hold the truth, by repeatability alone (with the gain's
                   share in the world ``gain``); demand: 90 to 99
@@ -18,8 +18,10 @@ as it is known. For each row, in percent:
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,8 @@ from tests.support.repeated import PATTERN_W, SENSORS, Task, World
 
 ONCE_S = (0.1, 0.0263, 0.33)
 TARGET = 0.01
-WORLDS = ("noise", "drift", "outliers", "gain")
+WORLDS = ("noise", "drift", "outliers", "gain", "wander")
+WANDER, FORGETS_S, LONGEST_S = 0.015, 20.0, 20_000
 
 
 def make_world(sensor: str, kind: str, seed: int) -> World:
@@ -46,6 +49,11 @@ def make_world(sensor: str, kind: str, seed: int) -> World:
     model = replace(SENSORS[sensor], seed=seed + 1, phase_s=float(rng.random()) * 0.1)
     if kind == "gain":
         model = replace(model, gain=float(1.0 + 0.05 * rng.standard_normal()))
+    if kind == "wander":
+        keeps = math.exp(-1.0 / FORGETS_S)  # of a second ago
+        steps = WANDER * math.sqrt(1.0 - keeps**2) * rng.standard_normal(LONGEST_S)
+        power = 1.0 + np.fromiter(accumulate(steps, lambda before, step: keeps * before + step), np.float64)
+        return World(model, seed, scatter=0.0, trend=lambda t: float(np.interp(t, np.arange(LONGEST_S), power)))
     slope = 5e-4 if kind == "drift" else 0.0
     spikes = 0.02 if kind == "outliers" else 0.0
     return World(model, seed, scatter=0.006, trend=lambda t: 1.0 + slope * t, outliers=spikes)
