@@ -95,6 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Dump until the time is over, the command has ended, or the user stops it."""
+    _check_together(args)
     check_writable(args.output)
     if args.format is None and args.dataset is None:
         check_suffix(args.file, "; or --format says what it is")
@@ -135,11 +136,25 @@ def run(args: argparse.Namespace) -> int:
     return LOST if lost else 1 if problems else code
 
 
+def _check_together(args: argparse.Namespace) -> None:
+    """Raise TargetError where an option would do nothing beside the others, or without one."""
+    into_set, said = args.dataset is not None, ""
+    if args.duration is not None and args.command:
+        said = "--duration does not go with a command: the dump ends with it"
+    elif into_set and args.format is not None:
+        said = "--format does not go with --dataset: its files are Parquet"
+    elif into_set and args.file is not None and args.file != os.environ.get("PMT_DUMP_FILE"):
+        said = "-f does not go with --dataset: its files have names of their own"
+    elif not into_set and (args.rotate is not None or args.job is not None):
+        said = (
+            f"{'--job' if args.rotate is None else '--rotate'} goes with --dataset alone: a dump without it is one file"
+        )
+    if said:
+        raise TargetError(said)
+
+
 def _place(args: argparse.Namespace) -> DataSetPlace:
     """Return where the data set grows, and as whose."""
-    if args.format is not None:
-        msg = "--format does not go with --dataset: its files are Parquet"
-        raise TargetError(msg)
     launch, machine = launch_of(os.environ), this_machine(os.environ)
     job = args.job if args.job is not None else launch.job
     place = DataSetPlace(Path(args.dataset), machine.host, utf8(job))
