@@ -168,7 +168,13 @@ class Bench:
             self._warmed_s,
             self._blocks_s / blocks if blocks else math.fsum(self._lengths_s) * len(self.works),
         )
-        return summarise(self.trials, setting, ended, (*told, *dict.fromkeys(self._told)))
+        left = [
+            f"{label}: not all that it started has ended with it, and what goes on is measured in later trials, of "
+            "another command too: let it wait for what it starts"
+            for label, work in zip(setting.labels, self.works, strict=True)
+            if work.goes_on
+        ]
+        return summarise(self.trials, setting, ended, (*told, *dict.fromkeys(self._told), *left))
 
     def shortfall(self) -> str:
         """Say why there is no result although nothing failed, and what to allow."""

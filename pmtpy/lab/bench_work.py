@@ -8,9 +8,12 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from pmtpy.errors import TargetError, WorkFailedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _LAST_LINES = 5  # of what a command that failed has said on stderr
 _MOST_KEPT = 4096
@@ -22,6 +25,7 @@ class Work(Protocol):
 
     label: str  # its name for people
     starts_process: bool  # whether the start of a process is a part of it
+    goes_on: bool  # whether something that it started went on when it had ended, and ran beside what came then
 
     def run(self, times: int) -> None:
         """Do it so many times, one after the other.
@@ -39,6 +43,7 @@ class FunctionWork:
     """
 
     starts_process = False
+    goes_on = False  # nothing is known of its threads
 
     def __init__(self, function: Callable[[], object]) -> None:
         self.label: str = getattr(function, "__qualname__", None) or repr(function)
@@ -86,21 +91,23 @@ class CommandWork:
         if not words:
             msg = "a command is a list of words, such as ['./solve', '--size', '100'], and not empty"
             raise TargetError(msg)
-        self.label = " ".join(map(str, words))
+        self.label, self.goes_on = " ".join(map(str, words)), False
         self._words, self._show = [os.fspath(w) for w in words], show
 
     def run(self, times: int) -> None:
         """Run it; the first run that fails ends this."""
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as said, _Held() as held:
             for _ in range(times):
-                self._once(said)
+                self._once(said, held)
+            self.goes_on |= held.by_others()
 
-    def _once(self, said: IO[bytes]) -> None:
+    def _once(self, said: IO[bytes], held: _Held) -> None:
         out = None if self._show else subprocess.DEVNULL
         err = None if self._show else said
         said.seek(0)
         try:
-            child = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=2 if self._show else out, stderr=err)
+            to = 2 if self._show else out
+            child = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=to, stderr=err, pass_fds=held.passed)
         except OSError as error:
             why = "command not found" if isinstance(error, FileNotFoundError) else f"cannot be run: {error.strerror}"
             msg = f"{self._words[0]}: {why}"
@@ -115,6 +122,40 @@ class CommandWork:
             how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
             msg = f"{self.label} {how}{_tail(said)}"
             raise WorkFailedError(msg)
+
+
+class _Held:
+    """A pipe that commands inherit: while one of them runs, or what it started, its end has not come.
+
+    Not found is what closes all descriptors, as daemons do. On Windows nothing is inherited, and nothing found.
+    """
+
+    def __enter__(self) -> Self:
+        self._ours, theirs = os.pipe()
+        self.passed = (theirs,) if os.name == "posix" else ()
+        self._theirs: int | None = theirs
+        return self
+
+    def by_others(self) -> bool:
+        """Whether somebody has it still. After it, it is passed to nobody any more."""
+        self._let_go()
+        if os.name != "posix":
+            return False
+        os.set_blocking(self._ours, False)
+        try:
+            os.read(self._ours, 1)
+        except BlockingIOError:
+            return True
+        return False
+
+    def _let_go(self) -> None:
+        theirs, self._theirs = self._theirs, None
+        if theirs is not None:
+            os.close(theirs)
+
+    def __exit__(self, *_: object) -> None:
+        self._let_go()
+        os.close(self._ours)
 
 
 def _tail(said: IO[bytes]) -> str:

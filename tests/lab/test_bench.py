@@ -9,10 +9,12 @@ import io
 import itertools
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -310,6 +312,35 @@ def test_after_an_interruption_there_is_a_result() -> None:
 
 def work_function(task: Task) -> Callable[[], None]:
     return lambda: task.run(1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pipe with a name, and that children inherit descriptors")
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_what_a_command_leaves_behind_is_told(tmp_path: Path, *, goes_on: bool) -> None:
+    """What is left behind waits until somebody opens a pipe, which happens here at the end; the other is waited for."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    works = [
+        CommandWork(["sh", "-c", f"cat {gate} > /dev/null &" if goes_on else "true & wait"]),
+        CommandWork(["true"]),
+    ]
+    try:
+        works[0].run(1)
+        with World(FULL, 1) as world:
+            bench = Bench(works, world.sensor, seed=1, max_time_s=1e5)
+            bench.plans = [plan_trial(bench.timing, 1.0, 0.5)] * 2
+            for side, work in enumerate(works):
+                world.clock.advance(1.0)
+                bench.trials.append(measure(world.sensor, Task(world), bench.plans[side], Place(side, 0, 0, 0.0, 0)))
+                assert work.goes_on is (goes_on and side == 0)
+            found = bench.result("time")
+        assert found is not None
+        assert [w.startswith("sh -c") for w in found.warnings if "let it wait for what it starts" in w] == [
+            True
+        ] * goes_on
+    finally:
+        if goes_on:
+            gate.write_bytes(b"")
 
 
 def test_a_failed_command_says_what_it_said() -> None:

@@ -179,6 +179,7 @@ class Task:
     """A piece of work in a world: each repetition takes ``once_s`` and ``factor`` times the pattern's power."""
 
     starts_process = False
+    goes_on = False
 
     def __init__(self, world: World, once_s: float = 0.1, factor: float = 1.0, label: str = "work") -> None:
         self.world, self.once_s, self.factor, self.label = world, once_s, factor, label
