@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -88,6 +89,7 @@ class Bench:
         self.plans: list[Plan] = []
         self.trials: list[Trial] = []
         self._told: list[str] = []
+        self._orders: list[Sequence[int]] = []  # of the blocks that come next
         self._begin_ns = 0
         self._warmed_s = self._blocks_s = 0.0  # how long warming up took, and all blocks until now
         self._lengths_s: list[float] = []  # of the last trial of each work; before the first: as planned
@@ -117,7 +119,7 @@ class Bench:
         self._warmed_s = self._elapsed_s()
         self._foresee()
         while not self._enough():
-            order = self._random.choice(_ORDERS) if len(self.works) == 2 else (0,)
+            order = self._next_order()
             began_s = self._elapsed_s()
             if block and not self._fits(order):  # a part of a block says nothing of a difference
                 return "time"
@@ -212,6 +214,19 @@ class Bench:
             # As long again as all until now, but no more than what is left, or than what times it well.
             left_s = min(spare_s, max(_TIMED_S, min(passed_s, self._warmup_s - passed_s)))
             times = max(1, min(1000 * times, math.ceil(left_s * times / max(took_s, 1e-9))))
+
+    def _next_order(self) -> Sequence[int]:
+        """Return the order of the next block: of two works by chance, but the first neither all alike nor all in turns.
+
+        Five blocks are alike or in turns in one of 8 benchmarks: they would take for a difference, without scatter,
+        what swings as slowly as one block lasts, or two.
+        """
+        if len(self.works) == 1:
+            return (0,)
+        if not self.trials:
+            while len({a == b for a, b in pairwise(self._orders)}) < 2:
+                self._orders = self._random.choices(_ORDERS, k=LEAST_BLOCKS)
+        return self._orders.pop() if self._orders else self._random.choice(_ORDERS)
 
     def _check_shares(self) -> None:
         """Refuse to go on where no number of blocks gives an answer: shares of nothing, or of less."""

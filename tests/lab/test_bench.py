@@ -21,6 +21,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.analysis.repetition.plan import Timing, plan_trial
+from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
 from pmtpy.core.rows import Block
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.errors import BenchStoppedError, CoverageError, SourceLostError, TargetError, WorkFailedError
@@ -93,6 +94,23 @@ def test_a_drift_cancels_in_the_difference_and_is_warned_of() -> None:
         assert found.difference.value == pytest.approx(0.02, abs=0.01)
         assert any("drifts by +" in w for w in found.warnings)
         assert found.trials[-1].joules > 1.1 * found.trials[0].joules
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("seed", [12, 13, 15, 20, 24])
+def test_what_swings_with_the_blocks_is_no_difference(seed: int, blocks: int) -> None:
+    """The same work twice; the power swings by 3 % as slowly as four trials of 5.6 s last, or eight."""
+    swings = 2.0 * math.pi / (22.4 * blocks)
+    with World(FULL, seed, scatter=0.001, trend=lambda t: 1.0 + 0.03 * math.sin(swings * t + 1.7 * seed)) as world:
+        works = [Task(world), Task(world)]
+        bench = Bench(works, world.sensor, seed=seed, max_time_s=135.0)
+        found = bench.result(bench.run())
+        assert found is not None
+        assert found.difference is not None
+        assert np.median(np.diff([t.start_unix_s for t in found.trials])) == pytest.approx(5.6, abs=0.01)
+        assert found.difference.low < 0.0 < found.difference.high
+        first = found.order.split()[:LEAST_BLOCKS]
+        assert {a == b for a, b in itertools.pairwise(first)} == {True, False}
 
 
 @pytest.mark.parametrize(("more", "said"), [(0.008, False), (0.08, True)])
