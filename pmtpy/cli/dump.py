@@ -137,11 +137,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_together(args: argparse.Namespace) -> None:
-    """Raise TargetError where an option would do nothing beside the others, or without one."""
+    """Raise TargetError where an option would do nothing, or something else, beside the others or without one."""
     into_set, said = args.dataset is not None, ""
     if args.duration is not None and args.command:
-        said = "--duration does not go with a command: the dump ends with it"
-    elif into_set and args.format is not None:
+        say("note: the dump ends with the command, not after --duration")
+    if into_set and args.format is not None:
         said = "--format does not go with --dataset: its files are Parquet"
     elif into_set and args.file is not None and args.file != os.environ.get("PMT_DUMP_FILE"):
         said = "-f does not go with --dataset: its files have names of their own"

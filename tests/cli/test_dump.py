@@ -366,3 +366,10 @@ def test_ctrl_c_ends_a_dump_that_goes_on_behind_its_command_at_once(
     monkeypatch.setattr(Stop, "rest", rest)
     assert main([*words, str(tmp_path / "run.csv"), "--", "sh", "-c", "exit 7"]) == 7
     assert json.loads((tmp_path / "run.csv.json").read_text())["complete"] is True
+
+
+def test_a_duration_beside_a_command_is_said_to_do_nothing(pmtpy: Pmtpy, tmp_path: Path) -> None:
+    done = pmtpy("dump", "rapl:virtual", "-f", "run.csv", "--duration", "1h", "--", "true")
+    assert done.returncode == 0
+    assert "note: the dump ends with the command, not after --duration" in done.stderr
+    assert (tmp_path / "run.csv").exists()

@@ -41,7 +41,6 @@ from tests.cli.conftest import Pmtpy
         ("dump rapl:virtual -f run.xlsx", "run.xlsx: no format has the suffix .xlsx"),
         ("dump rapl:virtual -f run.parqet", "Did you mean .parquet?"),
         ("dump rapl:virtual -f run.cvs", "Did you mean .csv?"),
-        ("dump rapl:virtual --duration 1s -- true", "--duration does not go with a command: the dump ends with it"),
         ("dump rapl:virtual -f run.csv --rotate 1h --duration 1s", "--rotate goes with --dataset alone"),
         ("dump rapl:virtual -f run.csv --job 7 --duration 1s", "--job goes with --dataset alone"),
         ("dump rapl:virtual -f run.csv --dataset energy --duration 1s", "-f does not go with --dataset"),
