@@ -19,40 +19,40 @@ from pmtpy._handlers import of_a_handler
 if sys.platform == "linux":
     from fcntl import F_GETSIG, F_SETSIG, fcntl
 
-    # Real-time signals but for those that the C library keeps (man 7 signal). Drawn, as the marks of two sensors should
-    # differ: the number of one that was closed may be that of the other, opened again.
-    _FIRST, _COUNT = 35, 30
+# Real-time signals but for those that the C library keeps (man 7 signal). Drawn, as the marks of two sensors should
+# differ: the number of one that was closed may be that of the other, opened again.
+_SIGNALS = range(35, 65)
 
-    def marked(fd: int) -> int:
-        """Mark a descriptor as ours; return the mark."""
-        mark = _FIRST + os.urandom(1)[0] % _COUNT
-        fcntl(fd, F_SETSIG, mark)
-        return mark
 
-    def ours(fd: int, mark: int) -> bool:
-        """Whether a number still is that of the descriptor that was marked."""
+def marked(fd: int) -> int:
+    """Mark a descriptor as ours; return the mark."""
+    if sys.platform == "linux":
+        mark = _SIGNALS[os.urandom(1)[0] % len(_SIGNALS)]
         try:
-            return fcntl(fd, F_GETSIG) == mark
+            fcntl(fd, F_SETSIG, mark)
         except OSError as error:
-            if of_a_handler(error):
+            if of_a_handler(error) or error.errno == errno.EBADF:
                 raise
-            return False
+        else:
+            return mark
+    return _file_of(fd)  # of a system that can mark none: its file is what tells it from others
 
-else:  # none can be marked: its file is what tells it from others
 
-    def marked(fd: int) -> int:
-        """Return what tells a descriptor from others."""
-        try:
-            told = os.fstat(fd)
-        except OSError as error:  # it is not open, or a socket of Windows, which is no descriptor there
-            if of_a_handler(error):
-                raise
-            return 0
-        return hash((told.st_dev, told.st_ino))
+def ours(fd: int, mark: int) -> bool:
+    """Whether a number still is that of the descriptor that was marked."""
+    try:
+        if sys.platform == "linux" and mark in _SIGNALS:
+            return fcntl(fd, F_GETSIG) == mark
+        return _file_of(fd) == mark
+    except OSError as error:
+        if of_a_handler(error):
+            raise
+        return False
 
-    def ours(fd: int, mark: int) -> bool:
-        """Whether a number still is that of a descriptor of the same file."""
-        return marked(fd) == mark
+
+def _file_of(fd: int) -> int:
+    told = os.fstat(fd)
+    return hash((told.st_dev, told.st_ino))
 
 
 def closed_by_the_program() -> OSError:

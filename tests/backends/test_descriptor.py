@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -49,3 +50,21 @@ def test_a_descriptor_is_ours_until_its_number_is_anothers(kind: Callable[[], in
     assert not ours(fd, mark)
     for number in {theirs, fd}:
         os.close(number)
+
+
+def test_where_no_descriptor_can_be_marked_its_file_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(fd: int, command: int, value: int = 0) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))  # as of a kernel that does not know F_SETSIG
+
+    monkeypatch.setattr("pmtpy.backends._descriptor.fcntl", refused)
+    (tmp_path / "ours").write_text("1")
+    (tmp_path / "theirs").write_text("2")
+    fd = os.open(tmp_path / "ours", os.O_RDONLY)
+    mark = marked(fd)
+    assert ours(fd, mark)
+    theirs = os.open(tmp_path / "theirs", os.O_RDONLY)
+    os.dup2(theirs, fd)
+    assert not ours(fd, mark)
+    os.close(fd)
+    os.close(theirs)
+    assert not ours(fd, mark)
