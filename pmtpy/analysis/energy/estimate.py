@@ -22,7 +22,7 @@ from pmtpy.analysis.energy._without_stamps import ahead_of_mean, explained_alone
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
-from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step, lasting, top_unseen
+from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step, rests, top_unseen
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
@@ -357,8 +357,8 @@ def _in_step(
 
     ``shown``: when readings were published, and the power by each.
     """
-    (rests, tops), (lowest, highest) = lasting(response, *shown), (float(np.min(shown[1])), float(np.max(shown[1])))
-    powers = lowest if rests else min(lowest, 0.0), highest
+    lowest, highest = float(np.min(shown[1])), float(np.max(shown[1]))
+    powers = lowest if rests(response, *shown) else min(lowest, 0.0), highest
     seconds = region[1] - region[0]
     least, most = joules_in_step(response, energy.joules, seconds, powers, swings_w, load_period_s=load_period_s)
     aliased = min(energy.low, least), max(energy.high, most)
@@ -369,7 +369,6 @@ def _in_step(
         lowest_w=lowest,
         covers=response.coverage,
         period=in_step_with(response.period_s, response.window_s),
-        top_shown=tops,
         cure="stamps of the load rule that out (region.load(), --load FILE)"
         + ("" if load_period_s else ", or its period (--load-period)"),
     )

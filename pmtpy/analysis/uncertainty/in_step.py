@@ -103,8 +103,8 @@ def top_unseen(
     return lasts < max(longest if math.isfinite(longest) else shortest, response.period_s)
 
 
-def lasting(response: Response, t_s: Floats, watts: Floats) -> tuple[bool, bool]:
-    """Whether the lowest power, and the highest, was shown for so long that a load seems to rest, or run, there.
+def rests(response: Response, t_s: Floats, watts: Floats) -> bool:
+    """Whether the lowest power was shown for so long that a load seems to rest there.
 
     Of one that is nearly in step with the sensor each reading cuts another piece, so that they scatter between two
     powers of which neither is its own.
@@ -116,10 +116,9 @@ def lasting(response: Response, t_s: Floats, watts: Floats) -> tuple[bool, bool]
     """
     lowest, highest = float(np.min(watts)), float(np.max(watts))
     if highest - lowest < _REST * highest:
-        return False, False
-    near, least_s = _ON_TOP * (highest - lowest), max(response.window_s, SEVERAL_RENEWALS * response.period_s)
-    low, high = (_longest(t_s, at) > least_s for at in (watts <= lowest + near, watts >= highest - near))
-    return low, high
+        return False
+    low = watts <= lowest + _ON_TOP * (highest - lowest)
+    return _longest(t_s, low) > max(response.window_s, SEVERAL_RENEWALS * response.period_s)
 
 
 def _longest(t_s: Floats, which: NDArray[np.bool_]) -> float:
@@ -148,7 +147,6 @@ def aliasing(
     period: str,
     cure: str,
     always: bool = False,
-    top_shown: bool = True,
 ) -> str:
     """Say that nothing shows of a load in step with its sensor, and between what the energy then lies.
 
@@ -160,16 +158,15 @@ def aliasing(
         Of :func:`joules_in_step`.
     lowest_w : float
         Lowest power that was shown: no load uses less than nothing, unless it was shown to.
-    top_shown : bool
-        Whether the load's highest power was shown.
     covers : float or None
         What share of the time the sensor sees; None: not known.
     """
     low, high, sees, far = min(between[0], joules - half_width), max(between[1], joules + half_width), "", ""
     if high - low > max(2.0 * _MIN_RATIO * half_width, _MIN_SHARE * abs(joules)):
         low = max(low, 0.0) if lowest_w >= 0.0 else low
-        far = f": of such a load, and of no other, the energy is anything from {low:.4g} to {high:.4g} J"
-        far += "" if top_shown else ", and more if its highest power was never shown"
+        # Whether it was, no reading tells: those that cut a load alike for long look like a power that lasts.
+        more = "and more if its highest power was never shown"
+        far = f": of such a load, and of no other, the energy is anything from {low:.4g} to {high:.4g} J, {more}"
     elif not always:
         return ""
     if covers is None:

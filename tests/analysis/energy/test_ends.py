@@ -132,6 +132,16 @@ def test_the_worst_case_holds_of_a_load_that_is_nearly_in_step(kernel: str, peri
     assert np.mean(held) > 0.9
 
 
+def test_readings_that_cut_a_load_alike_for_long_are_no_proof_of_its_highest_power() -> None:
+    # 28 W, then 230 W for 0.075 s of each 0.1 s: readings of 25 ms that always begin 8 ms before the work ends.
+    t, rng = np.arange(0.0, 20.0, 0.1), np.random.default_rng(5)
+    watts = np.where(t < 2.0, 28.0, 28.0 + 202.0 * 8.0 / 25.0) + 0.3 * rng.standard_normal(len(t))
+    found = region_energy(t, watts, Response(0.1, 0.025, noise_w=0.3), start_s=8.0, end_s=12.0)
+    (said,) = [w for w in found.warnings if "can alias unnoticed" in w]
+    assert found.aliased[1] < 4.0 * (28.0 + 202.0 * 0.75)
+    assert f"{found.aliased[1]:.4g} J, and more if its highest power was never shown" in said
+
+
 def test_a_load_in_step_with_the_window_of_a_mean_is_named() -> None:
     t = np.arange(0.0, 20.0, 0.1)
     watts = np.full(len(t), 120.0)
