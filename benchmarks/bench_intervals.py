@@ -10,7 +10,8 @@ ambiguous  the same, but the family is left open, or the width
 declined   no interval
 in step    the interval does not hold the truth; the second one does, stated of a load that repeats in step (energies)
 wrong      the interval does not hold the truth, or another family is named
-ratio      median of |error| over half-width: 0.34 where an interval is as wide as it must be
+ratio      median of |error| over half-width: 0.34 of normal errors where an interval is as wide as it must be
+needed     95 % quantile of the same: by what intervals could be multiplied and still hold 19 of 20
 =========  ==========================================================================================
 
 Energies are judged as users have them: of regions in a second recording of the same sensor under the same kind of
@@ -184,10 +185,10 @@ def main() -> None:
                 what = f"{family}, {load}, {polls}, {phase}, {reference}"
                 print(f"{seed}: {quantity} {ratio:.2f} half-widths off; {what}", file=sys.stderr, flush=True)
     print(f"{many} recordings, {(time.process_time() - start) / many:.1f} CPU s each")
-    print(f"{'class':24}{'quantity':14}" + "".join(f"{v:>10}" for v in _VERDICTS) + f"{'ratio':>8}")
+    print(f"{'class':24}{'quantity':14}" + "".join(f"{v:>10}" for v in _VERDICTS) + f"{'ratio':>8}{'needed':>8}")
     for (group, quantity), count in sorted(counts.items()):
         known = [r for r in ratios[group, quantity] if math.isfinite(r)]
-        middle = f"{np.median(known):8.2f}" if known else f"{'-':>8}"
+        middle = "".join(f"{q:8.2f}" for q in np.quantile(known, [0.5, 0.95])) if known else 2 * f"{'-':>8}"
         print(f"{group:24}{quantity:14}" + "".join(f"{count[v]:10}" for v in _VERDICTS) + middle)
 
 
