@@ -143,23 +143,26 @@ class Output:
 
     def write(self, rows: Buffer) -> None:
         """Write whole rows in one system call; on an error the file is cut back to what it held before the call."""
-        self._check_uncut()
         try:
             if self._fd >= 0:
-                _write_all(self._descriptor(), rows)
+                _write_all(self._uncut(), rows)
             elif self._stream is not None:
                 self._stream.write(bytes(rows).decode() if hasattr(self._stream, "encoding") else bytes(rows))
+        except SinkError:
+            raise
         except (OSError, ValueError) as error:
             self._cut_back()
             msg = f"cannot write to {self.name}: {_reason(error)}"
             raise SinkError(msg) from error
         self._end += len(rows)
 
-    def _check_uncut(self) -> None:
-        """Raise SinkError where another program has cut the file: rows behind its end would stand behind zero bytes."""
-        if self.regular and (left := os.fstat(self._fd).st_size) < self._end:
+    def _uncut(self) -> int:
+        """Return the descriptor; SinkError where the file was cut: rows would stand behind zero bytes."""
+        fd = self._descriptor()
+        if self.regular and (left := os.fstat(fd).st_size) < self._end:
             msg = f"{self.name} was cut to {left} of {self._end} bytes by another program: it takes no more"
             raise SinkError(msg)
+        return fd
 
     def _cut_back(self) -> None:
         if self.regular:
@@ -179,9 +182,10 @@ class Output:
         Raises SinkError: the disk refuses, or another program has cut the file.
         """
         if self.regular:
-            self._check_uncut()
             try:
-                os.fsync(self._descriptor())
+                os.fsync(self._uncut())
+            except SinkError:
+                raise
             except OSError as error:
                 if error.errno in _NOT_THERE:  # a file system without it
                     return
