@@ -53,18 +53,22 @@ def _started(readings: Readings, load: StampedLoad) -> _Explained:
     """Explain readings by a stamped load and a rest; from other starts too where readings or stamps may be off by more.
 
     That readings are late, and that the power follows late, explain them nearly alike: by small steps the one is not
-    left for the other, however much more it explains.
+    left for the other, however much more it explains. All that was found is weighed by how much it explains.
     """
     first = _explained(readings, load, (0.0, 0.0))
 
     def odds(start: tuple[float, float]) -> float:  # of an ideal load, which has nothing else to explain a delay by
         return readings.solve(first.pace, load.about(*load.start(*start), ideal=True), judged=True).evidence
 
-    late_s = [sign * by for by in load.late_starts_s for sign in (-1.0, 1.0)]
-    late = max([(0.0, 0.0), *((0.0, by) for by in late_s)], key=odds)
-    early_s = late_s if load.telling else []
-    best = max([late, *((by, late[1]) for by in early_s), *((by, late[1] + by) for by in early_s)], key=odds)
-    return max([first, _explained(readings, load, best)], key=lambda f: f.evidence) if any(best) else first
+    usual_s, stamps_s = load.late_starts_s
+    starts = [(0.0, by) for by in usual_s]
+    late = max([(0.0, 0.0), *starts, *((0.0, by) for by in stamps_s)], key=odds)
+    best = max([late, *((by, late[1]) for by in stamps_s), *((by, late[1] + by) for by in stamps_s)], key=odds)
+    found = [first, *(_explained(readings, load, start) for start in dict.fromkeys([*starts, best]) if any(start))]
+    best_found = max(found, key=lambda f: f.evidence)
+    share = np.exp([f.evidence - best_found.evidence for f in found])
+    joules, variance = np.array([(f.found.joules, f.found.variance) for f in found]).T
+    return best_found._replace(found=best_found.found.averaged(joules, variance, share / np.sum(share)))
 
 
 def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:
