@@ -50,10 +50,10 @@ def explained_by_stamps(readings: Readings, load: StampedLoad) -> tuple[Posterio
 
 
 def _started(readings: Readings, load: StampedLoad) -> _Explained:
-    """Explain readings by a stamped load and a rest; from other starts too where readings or stamps may be off by more.
+    """Explain readings by a stamped load and a rest; from another start too where readings or stamps may be off.
 
     That readings are late, and that the power follows late, explain them nearly alike: by small steps the one is not
-    left for the other, however much more it explains. All that was found is weighed by how much it explains.
+    left for the other, however much more it explains. Both findings are weighed by that.
     """
     first = _explained(readings, load, (0.0, 0.0))
 
@@ -61,14 +61,15 @@ def _started(readings: Readings, load: StampedLoad) -> _Explained:
         return readings.solve(first.pace, load.about(*load.start(*start), ideal=True), judged=True).evidence
 
     usual_s, stamps_s = load.late_starts_s
-    starts = [(0.0, by) for by in usual_s]
-    late = max([(0.0, 0.0), *starts, *((0.0, by) for by in stamps_s)], key=odds)
+    late = max([(0.0, 0.0), *((0.0, by) for by in (*usual_s, *stamps_s))], key=odds)
     best = max([late, *((by, late[1]) for by in stamps_s), *((by, late[1] + by) for by in stamps_s)], key=odds)
-    found = [first, *(_explained(readings, load, start) for start in dict.fromkeys([*starts, best]) if any(start))]
-    best_found = max(found, key=lambda f: f.evidence)
-    share = np.exp([f.evidence - best_found.evidence for f in found])
+    if not any(best):
+        return first
+    found = first, _explained(readings, load, best)
+    likelier = max(found, key=lambda f: f.evidence)
+    share = np.exp([f.evidence - likelier.evidence for f in found])
     joules, variance = np.array([(f.found.joules, f.found.variance) for f in found]).T
-    return best_found._replace(found=best_found.found.averaged(joules, variance, share / np.sum(share)))
+    return likelier._replace(found=likelier.found.averaged(joules, variance, share / np.sum(share)))
 
 
 def _explained(readings: Readings, load: StampedLoad, start: tuple[float, float]) -> _Explained:

@@ -39,7 +39,7 @@ _LATE_SHARE, _BEHIND_S = 0.14, np.array([0.015, 0.04])
 _RAMP_SHARE, _RAMP_S = 0.25, np.array([0.008, 0.025])
 _PAUSE_S = 0.3  # the median of those after which clocks ramp
 # By which readings, and stamps, may be late and are no straight line of no delay: a start of its own for each.
-_NOT_STRAIGHT_S, _LATE_STARTS_S = 0.002, (-0.06, -0.04, -0.02, 0.02, 0.04, 0.06)
+_NOT_STRAIGHT_S, _LATE_STARTS_S = 0.004, (-0.06, -0.04, -0.02, 0.02, 0.04, 0.06)
 _DERIVATIVE_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
 # Root mean square of the share of the rise by which blocks of two kinds in turn are more, and less: powers of two
 # kernels of a program within 30 % of each other. Drawn so near multiples of the period, 240 regions: held 0.77 without
@@ -120,7 +120,8 @@ class StampedLoad:
     def late_starts_s(self) -> tuple[list[float], list[float]]:
         """By how much readings may be late, and stamps that tell, so that it is no straight line of less."""
         usual = float(self.sd[2])
-        return [by for by in (-usual, usual) if usual > _NOT_STRAIGHT_S], [*_LATE_STARTS_S] * self.telling
+        starts = [by * usual for by in (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0) if usual > _NOT_STRAIGHT_S]
+        return starts, [*_LATE_STARTS_S] * self.telling
 
     def late(self, found: Posterior) -> bool:
         """Whether the readings contradict that the stamps are no later than usual."""
