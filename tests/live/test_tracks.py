@@ -106,7 +106,7 @@ def test_a_track_says_what_a_reader_must_know_of_its_recording(tmp_path: Path, k
     pytest.importorskip({"parquet": "pyarrow", "jls": "pyjls"}.get(kind, "pmtpy"))
     rows = "time,elapsed,marker,lost,total_W,total_J\n1.0,0.0,,0,10,0\n1.1,0.1,,0,10,1\n1.2,0.2,,0,10,2\n"
     (tmp_path / "a.csv").write_text(rows)
-    facts = {"format": 1, "target": "a", "virtual": False, "complete": False, "dropped": 5}
+    facts = {"format": 1, "target": "a", "virtual": False, "complete": False, "rows": 3, "dropped": 5}
     (tmp_path / "a.csv.json").write_text(json.dumps(facts))
     path = tmp_path / f"a.{kind}"
     if kind != "csv":
