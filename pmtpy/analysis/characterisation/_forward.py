@@ -87,6 +87,7 @@ class Problem:
     cell: float  # median time between the reference's rows: it has thousands, and this is asked for each kernel
     period: float
     jitter: float
+    common: float  # standard error that the times of all updates share
     drift: float
     rate_sd: float  # how far the reference's clock may run from that of the updates, relative
     metered: bool
@@ -202,6 +203,7 @@ def problem_of(
         cell,
         updates.period_s,
         updates.jitter_s,
+        updates.shared_s,
         updates.drift,
         math.hypot(RATE_SD if metered else ONE_CLOCK_RATE, updates.drift),
         metered,
@@ -229,6 +231,7 @@ def problem_of_means(edges_s: Floats, curve: PowerTrace, reference: PowerTrace, 
         cell=cell,
         period=period,
         jitter=0.0,
+        common=0.0,
         drift=0.0,
         rate_sd=rate_sd,
         metered=True,

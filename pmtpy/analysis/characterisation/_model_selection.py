@@ -9,6 +9,7 @@ name away, and the intervals span all that does. Pure; docs/fit.md has the rules
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE, widths_of
@@ -105,23 +106,30 @@ def with_doubt(fit: KernelFit, minima: list[tuple[Fit, float]], slopes: list[tup
     near, about = ([f for f, misfit in rows if misfit - least < OUT_OF_QUESTION] for rows in (minima, slopes))
     reason = fit.reason or _doubt(best, near)
 
-    def spanned(estimate: Estimate, others: list[float]) -> Estimate:
-        low, high = (value - estimate.value for value in (estimate.low, estimate.high))
-        values = [estimate.value, *others]
-        return replace(estimate, low=min(values) + low, high=max(values) + high)
+    def across(estimate: Estimate, of: Callable[[Fit], float], fits: list[Fit]) -> Estimate:
+        off = [0.0, *(of(f) - estimate.value for f in fits)]
+        return replace(estimate, low=estimate.low + min(off), high=estimate.high + max(off))
 
-    possible, own = [*near, *about], [f for f in near if f.family == best.family]
+    def spanned(estimate: Estimate, of: Callable[[Fit], float]) -> Estimate:
+        """Span minima, each as uncertain as the best, and profiles, which say what a covariance says but in full."""
+        value = estimate.value
+        found = across(estimate, of, near)
+        down, up = (end([0.0, *(of(f) - value for f in about)]) for end in (min, max))
+        low, high = value - math.hypot(down, value - estimate.low), value + math.hypot(up, estimate.high - value)
+        return replace(estimate, low=min(low, found.low), high=max(high, found.high))
+
+    own = [f for f in near if f.family == best.family]
     best = replace(
         best,
-        gain=spanned(best.gain, [f.gain for f in possible]),
-        intercept_w=spanned(best.intercept_w, [f.intercept for f in possible]),
-        offset_s=spanned(best.offset_s, [f.offset for f in possible]),
-        lag_s=spanned(best.lag_s, [f.lag for f in possible]),
-        rate=best.rate and spanned(best.rate, [float(f.point[-1]) for f in possible]),
-        window_s=best.window_s and spanned(best.window_s, [f.window for f in own]),
-        tau_s=best.tau_s and spanned(best.tau_s, [f.tau for f in own]),
+        gain=spanned(best.gain, lambda f: f.gain),
+        intercept_w=spanned(best.intercept_w, lambda f: f.intercept),
+        offset_s=spanned(best.offset_s, lambda f: f.offset),
+        lag_s=spanned(best.lag_s, lambda f: f.lag),
+        rate=best.rate and spanned(best.rate, lambda f: float(f.point[-1])),
+        window_s=best.window_s and across(best.window_s, lambda f: f.window, own),
+        tau_s=best.tau_s and across(best.tau_s, lambda f: f.tau, own),
     )
-    spread = fit.spread_s and spanned(fit.spread_s, [f.spread for f in possible])
+    spread = fit.spread_s and spanned(fit.spread_s, lambda f: f.spread)
     return replace(fit, family=AMBIGUOUS if reason else fit.family, best=best, reason=reason, spread_s=spread)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking._comb import Comb
 from pmtpy.analysis.clocking._intervals import Intervals
-from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, STRAY, Estimate
+from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, STRAY, Z95, Estimate
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -44,6 +44,7 @@ class PhasePath:
     block_phase_s: Floats
     soft_s: float
     drift: float
+    common_s: float
 
     def nearest(self, t_s: Floats) -> Floats:
         """Instant of an update near each of ``t_s``, seconds: less than a period away."""
@@ -284,6 +285,7 @@ def _read(drawn: list[tuple[_Walk, Floats, Floats]], comb: _Comb, period: float,
         np.asarray(np.interp(at, t, path) - phase - mean * at, np.float64),
         comb.soft,
         float(np.std(rate)),
+        float(np.std(np.mean(off, axis=1))),
     )
 
 
@@ -311,6 +313,7 @@ def _in_step(path: PhasePath, seen: Intervals) -> PhasePath:
         path,
         period_s=Estimate(period.value, period.low - slope, period.high + slope),
         phase_s=Estimate(phase.value, phase.low - by, phase.high + by),
+        common_s=path.common_s + by / Z95,
     )
 
 

@@ -41,6 +41,8 @@ class PublishingClock:
     # standard error of the mean rate of the updates in this recording, relative; that of the period is larger, since
     # the phase wanders
     drift: float = 0.0
+    # standard error of the mean phase in this recording: what is off at one place is not at the next
+    common_s: float = math.inf
     # (float, float): periods that were weighed and the share of belief in each, the likeliest first
     candidates: tuple[tuple[float, float], ...] = ()
     # updates bring changes in too regular a pattern for chance: the value may be renewed at some of these instants only
@@ -151,6 +153,7 @@ def clock_of(
         path.block_phase_s,
         float(np.median(seen.length)),
         path.drift,
+        path.common_s,
         odds,
         _patterned(seen, path),
     )
@@ -246,7 +249,18 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     nominal, moves = clock.phase_s.value + k * period, np.abs(np.diff(clock.block_phase_s))
     wander = np.asarray(np.interp(nominal, clock.blocks_s, clock.block_phase_s), np.float64)
     moved = moves[np.clip(np.searchsorted(clock.blocks_s, nominal) - 1, 0, len(moves) - 1)]
-    return Updates(k, clock.times(k), watts, period, clock.phase_s.sd, clock.drift, wander, moved, stale)
+    return Updates(
+        k,
+        clock.times(k),
+        watts,
+        period,
+        clock.phase_s.sd,
+        clock.drift,
+        wander,
+        moved,
+        stale,
+        common_s=min(clock.common_s, clock.phase_s.sd),
+    )
 
 
 def _renewed(watts: Floats) -> Bools:

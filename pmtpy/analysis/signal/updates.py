@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,7 @@ class Updates:
     t_s: Floats  # shape (n,); when it was published, seconds on the clock of the polls
     watts: Floats  # shape (n,); what it showed
     period_s: float  # update period
-    # standard error of the times (shared by all of them), and of the period, relative
+    # standard error of a time, which those about it share, and of the period, relative
     jitter_s: float = 0.0
     drift: float = 0.0
     # shape (n,); by how much of each time the phase was found to have wandered from a steady clock
@@ -31,6 +32,12 @@ class Updates:
     moved_s: Floats | None = None  # shape (n,); by how much the phase moved within the block about each
     stale: int = 0  # updates left out because they brought the value before once more
     aged_s: float = 0.0  # how old each was when it was polled, at most, where no clock was followed; else 0
+    common_s: float = math.inf  # standard error of the mean of the times; no more than that of each
+
+    @property
+    def shared_s(self) -> float:
+        """Standard error that all times share."""
+        return min(self.common_s, self.jitter_s)
 
     def __len__(self) -> int:
         """Number of updates."""
@@ -62,7 +69,11 @@ class Updates:
     def where(self, keep: npt.NDArray[np.bool_] | slice[int, int, None]) -> Updates:
         """Return some of the updates."""
         wander, moved = (None if each is None else each[keep] for each in (self.wander_s, self.moved_s))
-        return replace(self, k=self.k[keep], t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander, moved_s=moved)
+        k = self.k[keep]
+        common_s = self.common_s * math.sqrt(len(self) / max(len(k), 1))  # fewer places, whose errors are not one
+        return replace(
+            self, k=k, t_s=self.t_s[keep], watts=self.watts[keep], wander_s=wander, moved_s=moved, common_s=common_s
+        )
 
 
 def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:

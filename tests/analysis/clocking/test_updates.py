@@ -10,7 +10,7 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.analysis.signal.updates import stamp_step, tidy
+from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.emulators.load import Constant, Load, Square, Table, pseudo_random
@@ -309,6 +309,25 @@ def test_polls_in_step_leave_the_phase_open_by_a_poll_whatever_their_stamps(late
     phase = found.phase_s
     assert phase.contains(period * round(phase.value / period))
     assert phase.high - phase.low > 0.5 * poll
+
+
+@pytest.mark.parametrize("seed", [44, 45])
+def test_what_all_times_of_a_wandering_phase_share_is_known_better_than_each_of_them(seed: int) -> None:
+    """A phase that is off at one place is not at the next, so that a lag, which all tell of, is known better."""
+    drawn = draw(seed, polls="irregular", load="telegraph", phase="wandering", seconds=20.0)
+    updates = update_series(drawn.t_s, drawn.watts, estimate_updates(drawn.t_s, drawn.watts))
+    off = updates.t_s[:, None] - (drawn.updates_s - drawn.polls.lead_s)
+    mean = float(np.mean(off[np.arange(len(off)), np.argmin(np.abs(off), axis=1)]))
+    assert abs(mean) <= 1.96 * updates.shared_s
+    assert updates.shared_s < 0.6 * updates.jitter_s
+
+
+def test_fewer_times_share_more_but_never_more_than_each_is_off_by() -> None:
+    updates = Updates(np.arange(100), np.linspace(0.0, 9.9, 100), np.zeros(100), 0.1, jitter_s=1e-3, common_s=4e-4)
+    assert updates.shared_s == pytest.approx(4e-4)
+    assert updates.where(slice(0, 25)).shared_s == pytest.approx(8e-4)
+    assert updates.where(slice(0, 4)).shared_s == pytest.approx(1e-3)
+    assert Updates(updates.k, updates.t_s, updates.watts, 0.1, jitter_s=1e-3).shared_s == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.37, 0.63])
