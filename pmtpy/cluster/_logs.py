@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets
+from pmtpy.analysis.uncertainty.components import common_by_kind
 from pmtpy.analysis.uncertainty.interval import Interval, left_out
-from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
+from pmtpy.analysis.uncertainty.recorded import recorded_budgets
 from pmtpy.cluster.node import Found, NodeEnergy
-from pmtpy.core.channel import TOTAL
+from pmtpy.core.channel import TOTAL, Identity
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, layout_of, time_u_of
+from pmtpy.regions.total import brand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,20 +110,17 @@ def _energy(
         time_u_of(facts),
         aged_s=aged_of(facts),
     )
-    u = _uncertainty(layout, t, watts, joules, interval)
-    identity, digest = facts.get("identity") or {}, facts.get("calibration") or ""
-    kind = f"{identity.get('backend')}/{identity.get('model')}/{digest}"
-    common = tuple(
-        (f"{kind}/{layout.energy[i - 1].name}", abs(layout.energy[i - 1].gain_u * float(used[i])))
-        for i in layout.in_total
-        if layout.energy[i - 1].gain_u and math.isfinite(used[i])
-    )
+    judged = _judged(layout, t, watts, joules, interval)
+    kinds = [layout.energy[i - 1].kind for i in layout.in_total]
+    u = sum_budgets(judged, kinds).uncertainty_joules if judged else math.nan
+    of = brand(Identity.read({"backend": "", **(facts.get("identity") or {})}), facts.get("calibration"))
+    common = common_by_kind((f"{of}/{kind}", b.components) for kind, b in zip(kinds, judged, strict=True))
     return NodeEnergy(
         *machine,
         *span,
         float(used[0]),
         u,
-        common,
+        tuple(common.items()),
         coverage=coverage,
         lost=lost,
         virtual=bool(table.attrs["virtual"]),
@@ -129,9 +129,10 @@ def _energy(
     ).believed()
 
 
-def _uncertainty(layout: Layout, t: Floats, watts: Floats, joules: Floats, whole: Interval) -> float:
-    """Judge the energy of the whole by the rows at its two ends."""
+def _judged(layout: Layout, t: Floats, watts: Floats, joules: Floats, whole: Interval) -> list[UncertaintyBudget]:
+    """Judge the energy of each channel of the total by the rows at the two ends."""
     near = np.r_[0 : min(_ROWS, len(t)), max(_ROWS, len(t) - _ROWS) : len(t)]
     if len(t) > 2 * _ROWS:
         whole = whole._replace(left_out_s=left_out(t[:_ROWS] - t[0], t[-_ROWS:] - t[0]))
-    return float(recorded_uncertainties(layout, t[near] - t[0], watts[near], joules[near], whole)[0])
+    found = recorded_budgets(layout, t[near] - t[0], watts[near], joules[near], whole)
+    return [found[i - 1] for i in layout.in_total] if found else []

@@ -106,7 +106,8 @@ class DataSet:
         DuckDBPyRelation
             The columns ``by``, ``start`` with ``every``; then ``joules``, ``seconds`` (covered by rows: of one sensor
             of one host its runs together, of several the longest), ``uncovered_s`` (of it, without known energy),
-            ``lost``, ``gain_joules`` (standard uncertainty by the gains alone, added linearly), ``virtual``. What two
+            ``lost``, ``gain_joules`` (standard uncertainty by the gains alone: linear over sensors of one backend, in
+            squares over others), ``virtual``. What two
             runs of one sensor of one host saw at the same time is counted once (with ``job`` in ``by``: once a job).
         """
         columns = [self._column(name) for name in arguments.sequence(by, f"columns among {', '.join(_BY)}")]
@@ -123,10 +124,12 @@ class DataSet:
             each = self._stretches(texts, start, stop, every)
         of_runs = _OF_RUNS.format(keys=", ".join(once + binned), each=each)
         group = ", ".join(columns + binned)
+        listed = f"{group}, " if group else ""
+        of_kinds = _OF_KINDS.format(listed=listed, each=of_runs)
         query = (
-            f"select {group + ', ' if group else ''}sum(joules) as joules, max(seconds) as seconds,"
-            f" max(uncovered_s) as uncovered_s, cast(sum(lost) as bigint) as lost, sum(gain_joules) as gain_joules,"
-            f" bool_or(virtual) as virtual from ({of_runs}) group by {group or '()'} order by all"
+            f"select {listed}sum(joules) as joules, max(seconds) as seconds, max(uncovered_s) as uncovered_s,"
+            f" cast(sum(lost) as bigint) as lost, sqrt(sum(gain_joules ** 2)) as gain_joules,"
+            f" bool_or(virtual) as virtual from ({of_kinds}) group by {group or '()'} order by all"
         )
         return self._connection.sql(query)
 
@@ -165,8 +168,8 @@ _KEYS = "host, job, sensor, channel, run"
 _RUNS = """
 runs as materialized (
   select {keys}, min(time) as t0, max(time) as t1, arg_min(joules, time) as j0, arg_max(joules, time) as j1,
-    arg_min(uncovered_s, time) as u0, arg_max(uncovered_s, time) as u1, sum(lost) as lost, max(gain_u) as gain_u,
-    bool_or(virtual) as virtual
+    arg_min(uncovered_s, time) as u0, arg_max(uncovered_s, time) as u1, sum(lost) as lost,
+    arg_max(gain_u, time) as gain_u, bool_or(virtual) as virtual
   from rows where {chosen} group by {keys}),
 cuts as materialized (
   select {keys}, cut from (
@@ -186,7 +189,7 @@ around as (
   from rows join cuts using ({keys}) where {chosen} group by {keys})
 select {keys}, j1 - coalesce(ja + (jb - ja) * (cut - ta) / (tb - ta), j0) as joules, t1 - coalesce(cut, t0) as seconds,
   u1 - coalesce(ua + (ub - ua) * (cut - ta) / (tb - ta), u0) as uncovered_s, coalesce(lost_later, lost) as lost,
-  gain_u, virtual
+  gain_u * joules as gain_joules, virtual
 from runs left join around using ({keys}) where cut is null or cut < t1"""
 )
 
@@ -207,13 +210,19 @@ where t1 > t0 and {high} > greatest({low}, cut)"""
 # The runs of a sensor follow each other.
 _OF_RUNS = """
 select {keys}, sum(joules) as joules, sum(seconds) as seconds, sum(uncovered_s) as uncovered_s, sum(lost) as lost,
-  sum(gain_u * joules) as gain_joules, bool_or(virtual) as virtual
+  sum(gain_joules) as gain_joules, bool_or(virtual) as virtual
 from ({each}) group by {keys}"""
+
+# Sensors of one backend err alike, wherever they are: their gains add linearly, those of others in squares.
+_OF_KINDS = """
+select {listed}split_part(sensor, ':', 1) as kind, sum(joules) as joules, max(seconds) as seconds,
+  max(uncovered_s) as uncovered_s, sum(lost) as lost, sum(gain_joules) as gain_joules, bool_or(virtual) as virtual
+from ({each}) group by all"""
 
 _SHARES = """
 select {keys}, {edge} sum(joules * (b - a) / (t1 - t0)) as joules, sum(b - a) as seconds,
   sum(uncovered_s * (b - a) / (t1 - t0)) as uncovered_s, sum(case when b = t1 then lost else 0 end) as lost,
-  max(gain_u) as gain_u, bool_or(virtual) as virtual
+  sum(gain_u * joules * (b - a) / (t1 - t0)) as gain_joules, bool_or(virtual) as virtual
 from ({pieces}) where b > a group by {keys}{of_edge}"""
 
 _CLIPPED = "select *, low as a, high as b from ({pairs})"

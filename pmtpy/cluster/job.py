@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pmtpy.analysis.uncertainty.components import joined
 from pmtpy.cluster.node import NodeEnergy
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.presentation import number_or_none
@@ -23,14 +24,7 @@ _ALIKE_TIMES = (
 
 def summed_uncertainty(nodes: Sequence[NodeEnergy]) -> float:
     """Standard uncertainty of the sum of nodes, joules; NaN where that of one is not known."""
-    together: dict[str, float] = {}
-    squares = []
-    for node in nodes:
-        for kind, u in node.common:
-            together[kind] = together.get(kind, 0.0) + u
-        own = node.uncertainty_joules**2 - math.fsum(u * u for _, u in node.common)
-        squares.append(max(0.0, own) if not math.isnan(own) else math.nan)
-    return math.sqrt(math.fsum([*squares, *(u * u for u in together.values())]))
+    return joined((node.uncertainty_joules, node.common) for node in nodes)
 
 
 class JobEnergy(Mapping[str, NodeEnergy]):

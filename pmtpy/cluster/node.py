@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.core.numbers import real, stated, whole
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import FileFormatError, PmtError, SinkError
@@ -24,7 +23,7 @@ from pmtpy.io.origin import Launch, Machine, is_shared
 from pmtpy.io.whole import write_whole
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.regions.total import sum_up
+from pmtpy.regions.total import common_parts, sum_up
 from pmtpy.sensor.sensor import acquisition_of
 
 SUFFIX = ".node.json"
@@ -145,7 +144,7 @@ def node_energy(
         total.seconds,
         total.joules,
         total.uncertainty_joules,
-        tuple(_common_parts(region, total).items()),
+        tuple(common_parts(region.sensors, total).items()),
         None if idle is None else idle.joules,
         None if idle is None else idle.seconds,
         total.coverage,
@@ -189,23 +188,6 @@ def _waited(region: Region | None) -> Measurement | None:
     outcomes = region.outcomes()
     good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
     return sum_up(region.sensors, good) if len(good) == len(outcomes) else None
-
-
-def _common_parts(region: Region, total: Measurement) -> dict[str, float]:
-    """Return the joules of uncertainty that sensors of one kind share, by kind."""
-    found: dict[str, float] = {}
-    for sensor in region.sensors:
-        identity, calibration = sensor.identity, acquisition_of(sensor).calibration
-        digest = (calibration.digest or "") if calibration is not None else ""
-        for name in (c.name for c in sensor.channels):
-            part = total.channels.get(f"{sensor.target}/{name}")
-            if part is None:
-                continue
-            kind = f"{identity.backend}/{identity.model}/{digest}/{name}"
-            squares = math.fsum(u * u for what, u in part.components if COMPONENTS[what].of_kind)
-            if squares:
-                found[kind] = found.get(kind, 0.0) + math.sqrt(squares)
-    return found
 
 
 # -- its file ----------------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 import itertools
 import math
+import re
 import reprlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pmtpy.core.response import UNKNOWN, Response
@@ -187,6 +188,11 @@ class Channel:
         return made
 
     @property
+    def kind(self) -> str:
+        """What those of its device that err alike have in common (:func:`kind_of`)."""
+        return kind_of(self.name, product=self.derivation is Derivation.PRODUCT)
+
+    @property
     def unit(self) -> str:
         """Unit of the values, also the suffix of the column in a file."""
         return self.quantity.value
@@ -244,6 +250,22 @@ class Identity:
             msg = f"{name} of the device must be {kind}, not {reprlib.repr(value)}"
             raise ValueError(msg)
         return cls(**texts, virtual=virtual, notes=tuple(notes))  # type: ignore[arg-type]
+
+
+def kind_of(name: str, *, product: bool) -> str:
+    """Return what channels of one device that err alike have in common: their name without numbers (``package1``).
+
+    A ``product`` errs by itself: its voltage and its current have converters that were calibrated for themselves.
+    """
+    return name if product else re.sub("[0-9]+", "", name)
+
+
+def sum_of_kinds(errors: Iterable[tuple[str, float]]) -> float:
+    """Join errors, each of a kind: units of one kind err alike, so they add linearly; kinds err independently."""
+    together: dict[str, float] = {}
+    for kind, u in errors:
+        together[kind] = together.get(kind, 0.0) + u
+    return math.hypot(*together.values())
 
 
 def outermost(domains: Sequence[str]) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pmtpy._extras import extra
-from pmtpy.core.channel import TOTAL
+from pmtpy.core.channel import TOTAL, kind_of, sum_of_kinds
 from pmtpy.core.markers import Span, paired
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError, TargetError
@@ -193,13 +193,15 @@ def _line(label: str, shown: Overview, by: float, said: Mapping[str, Mapping[str
         curve = interrupted(curve, *shown.unknown[label])
     curve = Envelope(curve.t + by, curve.low, curve.mean, curve.high)
     means = are_means(label, shown.facts.get("metadata") or {})
+    kinds = [kind_of(str(c.get("name")), product=bool(c.get("of"))) for c in parts]
     gains = [float(c.get("gain_u") or 0.0) for c in parts]
-    offset_u = math.hypot(*(float(c.get("offset_u") or 0.0) for c in parts))
+    offset_u = sum_of_kinds(zip(kinds, [float(c.get("offset_u") or 0.0) for c in parts], strict=True))
     gain_u = max(gains, default=0.0)
     if len(parts) > 1:
         powers = [_mean_power(shown, str(c.get("name"))) for c in parts]
-        if math.isfinite(sum(powers)) and sum(powers) != 0.0:  # gains of channels are independent, as in energies
-            gain_u = math.hypot(*(g * p for g, p in zip(gains, powers, strict=True))) / abs(sum(powers))
+        if math.isfinite(sum(powers)) and sum(powers) != 0.0:
+            of_each = [g * abs(p) for g, p in zip(gains, powers, strict=True)]
+            gain_u = sum_of_kinds(zip(kinds, of_each, strict=True)) / abs(sum(powers))
     return _Line(label, curve, shown.rows <= _SLICES, means, gain_u, offset_u)
 
 

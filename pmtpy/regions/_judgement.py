@@ -52,7 +52,8 @@ def judged(kept: Kept) -> Judgement:
     found, forgotten = _found(kept, rows)
     found = witnessed(found, kept, rows)
     parts = [found[i - 1].budget for i in layout.in_total]
-    summed = sum_budgets(parts) if parts else UncertaintyBudget(math.nan)
+    kinds = [layout.energy[i - 1].kind for i in layout.in_total]
+    summed = sum_budgets(parts, kinds) if parts else UncertaintyBudget(math.nan)
     remarks = kept.remarks.warnings
     return Judgement(tuple(found), summed, (*remarks, _FORGOTTEN) if forgotten else remarks)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
-from pmtpy.core.channel import TOTAL, Channel, summable, without
+from pmtpy.analysis.uncertainty.components import common_by_kind, joined
+from pmtpy.core.channel import TOTAL, Channel, Identity, summable, without
 from pmtpy.regions.measurement import Measurement, sum_of, to_be_judged
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -37,7 +38,8 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
         channels=by_name,
         **sum_of(by_name),
     )
-    return to_be_judged(summed, partial(_trust, chosen, entries, dict(measured)))
+    brands = {s.target: _brand(s) for s in sensors}
+    return to_be_judged(summed, partial(_trust, chosen, entries, brands, dict(measured)))
 
 
 def why_no_sum(sensors: Sequence[Sensor]) -> str:
@@ -53,13 +55,32 @@ def _parts(entries: Sequence[_Entry]) -> list[tuple[str, str]]:
     return [(target, channel.domain) for target, channel in entries]
 
 
+def common_parts(sensors: Sequence[Sensor], total: Measurement) -> dict[str, float]:
+    """Return the joules of uncertainty of a sum that all sensors of one kind have in common, by kind."""
+    parts = [(s, c.kind, total.channels.get(f"{s.target}/{c.name}")) for s in sensors for c in s.channels]
+    return common_by_kind([(f"{_brand(s)}/{kind}", p.components) for s, kind, p in parts if p is not None])
+
+
+def _brand(sensor: Sensor) -> str:
+    """Return what sensors have in common that err alike: their model, and by what they were calibrated."""
+    return brand(sensor.identity, getattr(acquisition_of(sensor).calibration, "digest", None))
+
+
+def brand(identity: Identity, digest: str | None) -> str:
+    """Return what devices have in common that err alike, for one that was corrected by a profile, or by none."""
+    return f"{identity.backend}/{identity.model}/{digest or ''}"
+
+
 def _trust(
-    chosen: Sequence[_Entry], entries: Sequence[_Entry], measured: Mapping[str, Measurement]
+    chosen: Sequence[_Entry],
+    entries: Sequence[_Entry],
+    brands: Mapping[str, str],
+    measured: Mapping[str, Measurement],
 ) -> UncertaintyBudget:
     shown = {target for target, _ in chosen}
     of_sensors = (w for t in measured if t in shown for w in measured[t].warnings)
     said = dict.fromkeys([*without(_parts(entries)), *_contradictions(chosen, entries, measured), *of_sensors])
-    return UncertaintyBudget(_summed_uncertainty(chosen, measured), warnings=tuple(said))
+    return UncertaintyBudget(_summed_uncertainty(chosen, brands, measured), warnings=tuple(said))
 
 
 def _contradictions(
@@ -80,21 +101,25 @@ def _contradictions(
                 )
 
 
-def _summed_uncertainty(chosen: Sequence[_Entry], measured: Mapping[str, Measurement]) -> float:
+def _summed_uncertainty(
+    chosen: Sequence[_Entry], brands: Mapping[str, str], measured: Mapping[str, Measurement]
+) -> float:
     """Uncertainty of the sum of channels of several sensors, joules.
 
     What a sensor's channels do not know of their edges they do not know together, so a sensor that is summed whole
     keeps the uncertainty of its own total, and of one that is summed in part the channels add linearly (never too
-    small). Different sensors refresh at different instants and add in squares.
+    small). Different sensors refresh at different instants and add in squares, but for what those of one kind share.
     """
-    taken: dict[str, list[str]] = {}
+    taken: dict[str, list[Channel]] = {}
     for target, channel in chosen:
-        taken.setdefault(target, []).append(channel.name)
-    squares = []
-    for target, names in taken.items():
-        parts = [measured[target].channels[name] for name in names]
+        taken.setdefault(target, []).append(channel)
+    each = []
+    for target, channels in taken.items():
+        parts = [measured[target].channels[c.name] for c in channels]
         joules, linear = math.fsum(p.joules for p in parts), math.fsum(p.uncertainty_joules for p in parts)
         whole = measured[target]
         same = math.isclose(joules, whole.joules, rel_tol=1e-9, abs_tol=1e-9)
-        squares.append((whole.uncertainty_joules if same else linear) ** 2)
-    return math.sqrt(math.fsum(squares))
+        kinds = [f"{brands[target]}/{c.kind}" for c in channels]
+        common = common_by_kind(zip(kinds, [p.components for p in parts], strict=True))
+        each.append((whole.uncertainty_joules if same else linear, list(common.items())))
+    return joined(each)

@@ -83,7 +83,8 @@ def test_duckdb_gives_the_joules_of_every_node_and_job(root: Path) -> None:
     assert jobs["8.0"][1] == pytest.approx(watts(NODES - 1) * SECONDS)
     assert jobs["7.0"][1] == pytest.approx(sum(TRUTH.values()) - jobs["8.0"][1])
     assert jobs["7.0"][2] == pytest.approx(SECONDS)
-    assert jobs["7.0"][5] == pytest.approx(0.02 * jobs["7.0"][1])
+    gain = np.hypot(0.02 * 0.75, 0.01 * 0.25)  # of both parts, in all nodes alike
+    assert jobs["7.0"][5] == pytest.approx(gain * jobs["7.0"][1])
     (parts,) = data.energies(by=("channel",), channel="dram0").fetchall()
     assert parts[1] == pytest.approx(sum(TRUTH.values()) / 4)
     whole = data.energies(by=()).fetchall()
@@ -107,6 +108,28 @@ def test_intervals_take_their_share_of_rows_that_reach_over_their_edges(root: Pa
     )
     hours = data.energies(by=(), every=3600.0).fetchall()
     assert sum(r[1] for r in hours) == pytest.approx(sum(TRUTH.values()))
+
+
+def test_gains_are_joined_as_in_energies(tmp_path: Path) -> None:
+    """Two packages that are off alike, a memory beside them, a second sensor; over any stretch."""
+    energy = [
+        Channel(name, Quantity.ENERGY, scale=1e-6, domain=f"host/{name}", gain_u=u)
+        for name, u in (("package0", 0.03), ("package1", 0.03), ("package0.dram", 0.115))
+    ]
+    t = np.arange(0.0, 101.0)
+    joules = np.outer(t, [210.0, 100.0, 90.0, 20.0])
+    t_ns, none = (t * 1e9).astype(np.int64) + 10**9, np.zeros((101, 4), np.int64)
+    rows = Frame(t_ns, joules * 0.0, joules, np.empty((101, 0)), none[:, 0].copy(), none)
+    for target, host in (("rapl", "n0"), ("rapl", "n1"), ("nvml:0", "n0")):
+        told = Header(target, Identity("x"), Layout(tuple(energy)), Anchor(10**9, MIDNIGHT * 10**9))
+        sink = DataSetSink(DataSetPlace(tmp_path, host), told)
+        sink.write(rows)
+        sink.close(ending(101))
+    data, gain = pmt.dataset(tmp_path), np.hypot(0.03 * 190.0, 0.115 * 20.0)
+    by_host = {row[0]: row[5] for row in data.energies(by=("host",)).fetchall()}
+    assert by_host == pytest.approx({"n0": 100.0 * gain * np.sqrt(2.0), "n1": 100.0 * gain})
+    (all_of_them,) = data.energies(by=(), start=MIDNIGHT + 10.5, stop=MIDNIGHT + 20.5).fetchall()
+    assert all_of_them[4] == pytest.approx(10.0 * gain * np.hypot(2.0, 1.0))
 
 
 def test_it_is_lazy_and_answers_to_sql(root: Path) -> None:
@@ -227,7 +250,15 @@ def test_two_runs_of_one_job_are_added_not_spanned(tmp_path: Path) -> None:
     write(place, MIDNIGHT, frame(0, 101, 10.0, lost=2))
     write(place, MIDNIGHT + 5000, frame(0, 101, 10.0), virtual=True)
     (row,) = pmt.dataset(tmp_path).energies(by=("job",)).fetchall()
-    assert row == ("7", pytest.approx(2000.0), pytest.approx(200.0), 0.0, 2, pytest.approx(40.0), True)
+    assert row == (
+        "7",
+        pytest.approx(2000.0),
+        pytest.approx(200.0),
+        0.0,
+        2,
+        pytest.approx(2000.0 * np.hypot(0.015, 0.0025)),
+        True,
+    )
 
 
 @pytest.mark.parametrize("jobs", [("7", "7"), ("7", "8")])

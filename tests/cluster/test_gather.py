@@ -97,9 +97,41 @@ def test_a_region_becomes_a_node_with_the_gain_as_its_common_part() -> None:
         made = node_energy(region, Machine("n0", "boot", 8), dataclasses.replace(JOB, cpus=4))
     assert made.joules == pytest.approx(600.0)
     assert made.end_s - made.begin_s == pytest.approx(10.0)
-    assert dict(made.common) == pytest.approx({"test/counter//package0": 8.0, "test/counter//dram0": 4.0})
+    assert dict(made.common) == pytest.approx({"test/counter//package/gain": 8.0, "test/counter//dram/gain": 4.0})
     assert made.shared
     assert NodeEnergy.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+@pytest.mark.parametrize(("other", "gain"), [("package1", 0.03 * 600.0), ("dram0", 0.03 * math.hypot(400.0, 200.0))])
+def test_a_sum_says_what_its_parts_say_however_it_is_made(other: str, gain: float) -> None:
+    """Units of one kind are off alike, kinds by themselves: in a node, over its sensors, and over nodes."""
+    clock = ManualClock()
+    source = Counter(make_world("constant:60", clock=clock))
+    first, _, second = [dataclasses.replace(c, gain_u=0.03, resolution=0.0) for c in source.channels]
+    source.channels = first, source.channels[1], dataclasses.replace(second, name=other)
+    with Sensor(source, "test", clock) as sensor:
+        with Region("x", {"test": sensor}) as region:
+            clock.advance(10.0)
+        made = node_energy(region, Machine("n0", "boot", 8), JOB)
+    assert dict(region["test"].components)["gain"] == pytest.approx(gain)
+    assert region.total.uncertainty_joules == pytest.approx(region["test"].uncertainty_joules)
+    assert JobEnergy("x", [made]).known.uncertainty_joules == pytest.approx(region["test"].uncertainty_joules)
+    two = JobEnergy("x", [made, dataclasses.replace(made, host="n1", node="boot1")])
+    assert two.known.uncertainty_joules == pytest.approx(2.0 * gain, rel=1e-4)  # beside it the ends, 0.04 J
+
+
+def test_two_sensors_of_one_kind_are_off_alike_in_a_node_too() -> None:
+    clock = ManualClock()
+    sources = [Counter(make_world("constant:60", clock=clock)) for _ in range(2)]
+    for i, source in enumerate(sources):
+        one = dataclasses.replace(source.channels[0], name="gpu", domain=f"gpu/{i}", gain_u=0.05, resolution=0.0)
+        source.channels = (one, *[dataclasses.replace(c, domain="") for c in source.channels[1:]])
+    with Sensor(sources[0], "a", clock) as a, Sensor(sources[1], "b", clock) as b:
+        with Region("x", {"a": a, "b": b}) as region:
+            clock.advance(10.0)
+        made = node_energy(region, Machine("n0", "boot", 8), JOB)
+    assert region.total.uncertainty_joules == pytest.approx(0.05 * 800.0, rel=1e-4)
+    assert JobEnergy("x", [made]).known.uncertainty_joules == pytest.approx(region.total.uncertainty_joules)
 
 
 def test_a_node_of_which_too_much_is_not_known_is_not_known() -> None:

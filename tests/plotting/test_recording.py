@@ -324,17 +324,20 @@ def test_names_stand_at_the_ends_of_their_curves_and_do_not_overprint() -> None:
     assert figure.axes[0].get_facecolor()[:3] == pytest.approx(to_rgb(DARK.ground))
 
 
-def test_the_band_of_a_total_is_what_its_parts_make() -> None:
-    """A third of the power is known to 30 %, two thirds to 5 %: the sum to 10.5 %."""
-    table = _table(50)
+@pytest.mark.parametrize(
+    ("names", "share"), [(("rail0", "board"), np.hypot(0.1, 0.1 / 3)), (("rail0", "rail1"), 0.1 + 0.1 / 3)]
+)
+def test_the_band_of_a_total_is_what_its_parts_make(names: tuple[str, str], share: float) -> None:
+    """A third of the power is known to 30 %, two thirds to 5 %: the sum to 10.5 %, or to 13.3 % if both err alike."""
+    table = _table(50).rename(columns={f"rail1_{unit}": f"{names[1]}_{unit}" for unit in ("W", "J")})
     table["lost"] = 0
     said = {"offset_u": 0.0, "rule": "counter", "in_total": True}
-    parts = [{"name": "rail0", "gain_u": 0.3, **said}, {"name": "rail1", "gain_u": 0.05, **said}]
+    parts = [{"name": names[0], "gain_u": 0.3, **said}, {"name": names[1], "gain_u": 0.05, **said}]
     table.attrs["metadata"] = {"channels": parts}
     axes = _figure({"run.csv": table}, overlay=False, channels=["total"]).axes[0]
     (band,) = [c for c in axes.collections if isinstance(c, PolyCollection) and c.get_zorder() > 0]
     top = np.asarray(band.get_paths()[0].vertices)[:, 1].max()
-    assert top == pytest.approx(90.0 * (1 + 2 * np.hypot(0.3 / 3, 0.05 * 2 / 3)), rel=1e-6)
+    assert top == pytest.approx(90.0 * (1 + 2 * share), rel=1e-6)
 
 
 def test_an_uncertainty_that_can_be_seen_is_a_band_and_a_counter_is_steps() -> None:

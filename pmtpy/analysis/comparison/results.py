@@ -18,7 +18,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import NO_VALUE, Estimate, as_json, written
-from pmtpy.core.channel import Channel, Quantity
+from pmtpy.core.channel import Channel, Quantity, sum_of_kinds
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.presentation import html_notes, html_table, in_same_digits, number_or_none
@@ -93,7 +93,7 @@ def stated(
     def most(of: Callable[[Channel], float | None]) -> float | None:
         return max((value for c in parts if (value := of(c)) is not None), default=None)
 
-    gains = [c.gain_u * mean_watts.get(c.name, 0.0) for c in parts]
+    gains = sum_of_kinds((c.kind, c.gain_u * abs(mean_watts.get(c.name, 0.0))) for c in parts)
     return Channel(
         name,
         Quantity.ENERGY if all(c.quantity is Quantity.ENERGY for c in parts) else Quantity.POWER,
@@ -102,8 +102,8 @@ def stated(
         window_s=mean_s or most(lambda c: c.window_s),
         lag_s=most(lambda c: c.lag_s),
         resolution=most(lambda c: c.smallest_step),
-        gain_u=math.hypot(*gains) / max(abs(sum(mean_watts.values())), 1e-9),
-        offset_u=math.hypot(*(c.offset_u for c in parts)),
+        gain_u=gains / max(abs(sum(mean_watts.values())), 1e-9),
+        offset_u=sum_of_kinds((c.kind, c.offset_u) for c in parts),
         noise=math.hypot(*(c.noise for c in parts)),
     )
 

@@ -20,7 +20,7 @@ from pmtpy.analysis.uncertainty._causes import Causes
 from pmtpy.analysis.uncertainty.components import COMPONENTS
 from pmtpy.analysis.uncertainty.interval import IntervalStatistics
 from pmtpy.analysis.uncertainty.notices import notices
-from pmtpy.core.channel import Channel
+from pmtpy.core.channel import Channel, sum_of_kinds
 
 
 class UncertaintyBudget(NamedTuple):
@@ -78,19 +78,22 @@ def of_product(channel: Channel, voltage: Channel, current: Channel, volts: floa
     )
 
 
-def sum_budgets(budgets: Sequence[UncertaintyBudget]) -> UncertaintyBudget:
-    """Judge the sum of several energies over one interval.
+def sum_budgets(budgets: Sequence[UncertaintyBudget], kinds: Sequence[str]) -> UncertaintyBudget:
+    """Judge the sum of several energies over one interval; ``kinds`` are those of their channels.
 
     Edges, lag and whatever was not seen, or was undone, come from one load and one pair of instants, so they add
-    linearly; the sensors' own errors are independent and add in squares. Warnings are kept, each once.
+    linearly. So does what all of one kind have wrong alike, as the gain. The sensors' other errors are independent and
+    add in squares. Warnings are kept, each once.
     """
     if len(budgets) == 1:
         return budgets[0]
-    together: dict[str, float] = {}
-    for budget in budgets:
+    errors: dict[str, list[tuple[str, float]]] = {}
+    for n, (budget, kind) in enumerate(zip(budgets, kinds, strict=True)):
         for name, u in budget.components:
-            together[name] = together.get(name, 0.0) + (u if COMPONENTS[name].shared else u * u)
-    components = [(name, u if COMPONENTS[name].shared else math.sqrt(u)) for name, u in together.items()]
+            how = COMPONENTS[name]
+            alike = "all" if how.shared else kind if how.of_kind else str(n)
+            errors.setdefault(name, []).append((alike, u))
+    components = [(name, sum_of_kinds(each)) for name, each in errors.items()]
     return UncertaintyBudget.of(components, list(dict.fromkeys(w for b in budgets for w in b.warnings)))
 
 

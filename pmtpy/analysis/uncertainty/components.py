@@ -6,10 +6,11 @@ docs/uncertainty.md derives them. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pmtpy.core.channel import sum_of_kinds
 from pmtpy.core.response import Response
 
 STANDSTILL = "standstill"  # of a counter that has never moved
@@ -23,7 +24,7 @@ class Component(NamedTuple):
     lasting: bool = False  # errs alike in whatever is measured next
     repeated: bool = False  # errs alike in the next repetition of the same work at least
     at_ends: bool = False  # what an interval has too much at an end, its neighbour has too little
-    of_kind: bool = False  # errs alike in all sensors of one kind, which were calibrated alike
+    of_kind: bool = False  # errs alike in all that is of one kind and was calibrated alike: linear in a sum of these
 
 
 COMPONENTS: Mapping[str, Component] = MappingProxyType(
@@ -51,6 +52,30 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         "kernel": Component(lasting=True, repeated=True, of_kind=True),
     }
 )
+
+
+def common_by_kind(parts: Iterable[tuple[str, Iterable[tuple[str, float]]]]) -> dict[str, float]:
+    """Return the joules by which all of one kind err alike, by kind and cause: of each, its kind and its components."""
+    found: dict[str, float] = {}
+    for kind, components in parts:
+        for what, u in components:
+            if u and COMPONENTS[what].of_kind:
+                found[f"{kind}/{what}"] = found.get(f"{kind}/{what}", 0.0) + u
+    return found
+
+
+def joined(each: Iterable[tuple[float, Iterable[tuple[str, float]]]]) -> float:
+    """Standard uncertainty of a sum of energies, joules; NaN where that of one is not known.
+
+    Of each its own, and what of that is common to its kind (:func:`common_by_kind`). The rest adds in squares.
+    """
+    together: list[tuple[str, float]] = []
+    squares = []
+    for u, common in each:
+        together += common
+        own = u**2 - math.fsum(of_kind**2 for _, of_kind in common)
+        squares.append(max(0.0, own) if not math.isnan(own) else math.nan)
+    return math.hypot(sum_of_kinds(together), math.sqrt(math.fsum(squares)))
 
 
 def of_scale(response: Response, gain_u: float, offset_u: float, joules: float, seconds: float) -> dict[str, float]:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.uncertainty.budget import sum_budgets, uncertainty_budget
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
@@ -37,8 +37,21 @@ def recorded_uncertainties(layout: Layout, t_s: Floats, watts: Floats, joules: F
         Standard uncertainties in joules, the total first; NaN where nothing can be said.
     """
     unknown = np.full(1 + len(layout.energy), math.nan)
+    budgets = recorded_budgets(layout, t_s, watts, joules, interval)
+    if budgets:
+        unknown[1:] = [budget.uncertainty_joules for budget in budgets]
+        if layout.in_total:
+            kinds = [layout.energy[i - 1].kind for i in layout.in_total]
+            unknown[0] = sum_budgets([budgets[i - 1] for i in layout.in_total], kinds).uncertainty_joules
+    return unknown
+
+
+def recorded_budgets(
+    layout: Layout, t_s: Floats, watts: Floats, joules: Floats, interval: Interval
+) -> list[UncertaintyBudget]:
+    """Judge energies as :func:`recorded_uncertainties` does, each by itself; empty where nothing can be said."""
     if len(t_s) < 2 or not layout.energy:
-        return unknown
+        return []
     powers = [is_power(c) for c in layout.energy]
     moved = None
     if not all(powers):
@@ -50,8 +63,4 @@ def recorded_uncertainties(layout: Layout, t_s: Floats, watts: Floats, joules: F
     rests = [math.nan if not (power or joule) else 0.0 for power, joule in zip(powers, so_far.tolist(), strict=True)]
     interval = interval._replace(rested_watts=rests)
     seen = summarise(layout.energy, t_s, watts.T[1:], interval, moved)
-    budgets = [uncertainty_budget(c, s) for c, s in zip(layout.energy, seen, strict=True)]
-    unknown[1:] = [budget.uncertainty_joules for budget in budgets]
-    if layout.in_total:
-        unknown[0] = sum_budgets([budgets[i - 1] for i in layout.in_total]).uncertainty_joules
-    return unknown
+    return [uncertainty_budget(c, s) for c, s in zip(layout.energy, seen, strict=True)]

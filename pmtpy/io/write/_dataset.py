@@ -71,9 +71,11 @@ class DataSetSink:
         energy = header.layout.energy
         first = 0 if header.layout.has_total else 1  # a zero would pass for a measurement
         self._channels = [*([TOTAL] if not first else []), *(c.name for c in energy)]
-        gains = [c.gain_u for c in energy]
-        summed = max((gains[i - 1] for i in header.layout.in_total), default=0.0)
-        self._gains = [*([summed] if not first else []), *gains]
+        self._gains = np.array([0.0, *(c.gain_u for c in energy)])
+        alike: dict[str, list[int]] = {}  # the parts of the total, by their kinds
+        for i in header.layout.in_total:
+            alike.setdefault(energy[i - 1].kind, []).append(i)
+        self._alike = list(alike.values())
         self._columns = list(range(first, len(energy) + 1))
         text = pa.dictionary(pa.int32(), pa.string())
         kinds = {"time": pa.float64(), "lost": pa.int64(), "virtual": pa.bool_()}
@@ -200,11 +202,23 @@ class DataSetSink:
             "watts": by_channel(watts),
             "uncovered_s": by_channel(gaps / 1e9),
             "lost": pa.array(np.tile(np.asarray(lost, np.int64), width)),
-            "gain_u": pa.array(np.repeat(np.asarray(self._gains, np.float64), rows)),
+            "gain_u": by_channel(self._gains_of(joules)),
             "virtual": pa.array(np.full(rows * width, self._virtual)),
             **{name: text([value], nothing) for name, value in self._texts.items()},
         }
         return pa.Table.from_arrays([made[n] for n in COLUMNS], schema=self._schema)
+
+    def _gains_of(self, joules: Floats) -> Floats:
+        """Return the relative uncertainty of all gains; that of the total by what its parts have used since the begin.
+
+        Parts of one kind err alike and add linearly, kinds in squares (:func:`pmtpy.core.channel.sum_of_kinds`).
+        """
+        gains = np.repeat(self._gains[None, :], len(joules), axis=0)
+        off = np.abs(joules * self._gains)
+        summed = np.sqrt(sum(off[:, alike].sum(axis=1) ** 2 for alike in self._alike))
+        used = np.abs(joules[:, 0])
+        gains[:, 0] = np.divide(summed, used, out=np.zeros_like(used), where=used > 0.0)
+        return gains
 
     def close(self, ending: Ending) -> Ending:
         """Finish the last file; say of how many rows there is none."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from pmtpy.analysis import Comparison, Trace, compare
 from pmtpy.analysis.clocking import Polling as Rows
+from pmtpy.analysis.comparison.results import stated
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core import Span
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -571,3 +573,12 @@ def test_a_gain_beside_a_coarse_reference_hangs_not_on_how_either_side_smooths(s
     assert found.transfer is not None
     assert found.transfer.gain.contains(0.957)
     assert found.transfer.gain.half_width < 0.1
+
+
+@pytest.mark.parametrize(("names", "share"), [(("p0", "p1"), 0.05), (("p0", "m0"), math.hypot(0.04, 0.01))])
+def test_gains_of_parts_are_joined_in_a_total_as_in_regions(names: tuple[str, str], share: float) -> None:
+    parts = [Channel(n, Quantity.ENERGY, gain_u=0.05, offset_u=u) for n, u in zip(names, (3.0, 4.0), strict=True)]
+    made = stated("total", parts, dict(zip(names, (80.0, 20.0), strict=True)))
+    assert made is not None
+    assert made.gain_u == pytest.approx(share)
+    assert made.offset_u == pytest.approx(7.0 if share == 0.05 else 5.0)

@@ -56,6 +56,6 @@ def test_what_lasts_is_no_matter_of_the_ends() -> None:
 def test_what_channels_share_adds_linearly_in_their_sum() -> None:
     one = UncertaintyBudget.of([("blind", 3.0), ("noise", 3.0)])
     other = UncertaintyBudget.of([("blind", 4.0), ("noise", 4.0)])
-    found = dict(sum_budgets([one, other]).components)
-    assert found == {"blind": 7.0, "noise": 5.0}
-    assert math.isclose(sum_budgets([one, other]).uncertainty_joules, math.hypot(7.0, 5.0))
+    found = sum_budgets([one, other], ["package", "package"])
+    assert dict(found.components) == {"blind": 7.0, "noise": 5.0}
+    assert math.isclose(found.uncertainty_joules, math.hypot(7.0, 5.0))

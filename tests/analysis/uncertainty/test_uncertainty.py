@@ -437,17 +437,20 @@ def test_any_rows_and_any_interval_give_a_finite_judgement(at: list[int], start:
 
 
 def test_in_a_sum_common_causes_add_and_independent_ones_do_not() -> None:
-    judged = uncertainty_budget(replace(POWER, gain_u=0.03), QUIET._replace(late_joules=5.0))
-    both = dict(sum_budgets([judged, judged]).components)
+    judged = uncertainty_budget(replace(POWER, gain_u=0.03, noise=1.0), QUIET._replace(late_joules=5.0))
+    both = dict(sum_budgets([judged, judged], ["package", "package.dram"]).components)
     one = dict(judged.components)
     assert both["lag"] == pytest.approx(2 * one["lag"])
     assert both["gain"] == pytest.approx(math.sqrt(2) * one["gain"])
-    assert sum_budgets([]).uncertainty_joules == 0.0
+    alike = dict(sum_budgets([judged, judged], ["package", "package"]).components)
+    assert alike["gain"] == pytest.approx(2 * one["gain"])
+    assert alike["noise"] == pytest.approx(both["noise"]) == pytest.approx(math.sqrt(2) * one["noise"])
+    assert sum_budgets([], []).uncertainty_joules == 0.0
 
 
 def test_what_was_undone_of_one_load_adds_up_in_a_sum() -> None:
     one = UncertaintyBudget(13.0, (("reconstruction", 12.0), ("gain", 5.0)))
-    both = sum_budgets([one, one])
+    both = sum_budgets([one, one], ["gpu", "memory"])
     assert dict(both.components) == pytest.approx({"reconstruction": 24.0, "gain": 5.0 * math.sqrt(2.0)})
 
 
