@@ -81,8 +81,17 @@ class Prepared:
 
     @property
     def unknown_s(self) -> Floats:
-        """Parts whose energy it does not know, shape (m, 2): a counter goes on counting."""
-        return np.empty((0, 2)) if self.counted else self.curve.holes_s
+        """Parts whose energy it does not know, shape (m, 2).
+
+        A counter goes on counting, but for one that stood still while rows were lost: its device began anew.
+        """
+        if not self.counted:
+            return self.curve.holes_s
+        t_s, joules, lost = self.trace.t_s, self.trace.joules, self.trace.lost
+        if joules is None or lost is None:
+            return np.empty((0, 2))
+        stood = 1 + np.flatnonzero((lost[1:] > 0) & (np.diff(joules) <= 0.0))
+        return np.stack([t_s[stood - 1], t_s[stood]], axis=1)
 
     def energy(self, start_s: float, end_s: float) -> tuple[float, float]:
         """Return the energy of what it knows of an interval, and the length of the rest."""

@@ -172,8 +172,8 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     if not (p.curve.start_s - slack <= start < end <= p.curve.end_s + slack):
         return None
     joules, hidden_s = p.energy(start, end)
-    lost, uncovered_s = _lost(p.trace, start, end)
-    uncovered_s = max(uncovered_s, hidden_s)
+    lost, bridged_s = _lost(p.trace, start, end)
+    uncovered_s = hidden_s if p.counted else max(bridged_s, hidden_s)
     stated = p.trace.channel
     channel = stated or Channel(p.trace.name, Quantity.POWER, resolution=0.0)
     if channel.refresh_s is None and s.period_s is not None:
@@ -190,7 +190,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     doubt = (
         () if stated is not None else (f"{p.trace.name}: how well it is calibrated is not known, and not in its +-",)
     )
-    # Curves of sums stand still where rows are missing; lines between samples bridge them.
+    # Curves of means stand still where rows are missing; lines between samples bridge them.
     known_s = end - start - (uncovered_s if p.summed else hidden_s)
     mean = joules / known_s if known_s > 0.0 else math.nan
     share = 1.0 - hidden_s / (end - start)
@@ -217,7 +217,7 @@ def _in_common(
 
 
 def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
-    """Rows lost within a span, and the seconds over which nothing is known."""
+    """Rows lost within a span, and the seconds that have none but these."""
     if trace.lost is None:
         return 0, 0.0
     t, missing = trace.t_s, np.flatnonzero(trace.lost > 0)

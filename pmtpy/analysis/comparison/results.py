@@ -125,7 +125,7 @@ class Energy:
     corrected_j : Estimate or None
         With its lag, gain and offset against the reference undone, 95 %; None where they are not known.
     coverage : float
-        Share of the region that its rows cover.
+        Share of the region whose energy is known: what its rows cover, and of a counter the time between them too.
     warnings : tuple of str
     calibration_known : bool
         Whether it is known how well the sensor is calibrated. If not, the uncertainty is at least the one that stands

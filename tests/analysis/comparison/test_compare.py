@@ -582,3 +582,30 @@ def test_gains_of_parts_are_joined_in_a_total_as_in_regions(names: tuple[str, st
     assert made is not None
     assert made.gain_u == pytest.approx(share)
     assert made.offset_u == pytest.approx(7.0 if share == 0.05 else 5.0)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_counter_counts_on_while_rows_are_lost_unless_it_stood_still(*, counts: bool) -> None:
+    """100 W for 40 s, of which ten seconds have no rows; a device that began anew counted nothing in them."""
+    t = np.arange(0.0, 40.0, 0.1)
+    t = t[(t < 15.0) | (t > 25.0)]
+    behind, hole_s = t > 25.0, float(np.diff(t).max())
+    joules = 100.0 * (t - (0.0 if counts else hole_s * behind))
+    lost = np.where(np.diff(t, prepend=t[0]) > 1.0, 100, 0)
+    counter = Channel("c", Quantity.ENERGY, gain_u=0.03, resolution=0.0, refresh_s=0.001)
+    log = Trace("counter", t, np.full(len(t), 100.0), joules, lost=lost, channel=counter)
+    bench = np.arange(0.0, 40.0, 0.01)
+    traces = [Trace("meter", bench, np.full(len(bench), 100.0), channel=METER), log]
+    (row,) = compare(traces, regions=[Span(5.0, 35.0, "work")], one_clock=True, whole=False).regions
+    found = row.energies["counter"]
+    known_s = 30.0 if counts else 30.0 - hole_s
+    first_j = 0.0 if counts else 100.0 * 0.1  # of the first move behind it, which may be of any time since the last
+    assert found.joules == pytest.approx(100.0 * known_s, abs=first_j + 1e-6)
+    assert found.watts == pytest.approx(100.0, rel=0.01)
+    assert found.coverage == pytest.approx(known_s / 30.0)
+    assert found.difference_j == pytest.approx(0.0, abs=first_j + 1e-6)
+    assert any("no energy is known for" in w for w in found.warnings) != counts
+    if counts:
+        assert found.uncertainty_joules == pytest.approx(0.03 * 3000.0, rel=0.01)
+    else:
+        assert found.uncertainty_joules > 99.0 * hole_s
