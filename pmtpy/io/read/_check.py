@@ -5,6 +5,7 @@ What fails is left out as a broken line, or has no energy and is noted; what can
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
@@ -131,9 +132,17 @@ def gaps(recording: Recording, steps: Floats, at: Ints) -> Where:
 
 
 def late(steps: Floats, known: Floats) -> tuple[Ints, float]:
-    """Return which intervals between rows are so long that rows are missing, and the usual one of those ``known``."""
-    usual = float(np.median(known)) if len(known) >= _MIN_STEPS else 0.0
-    found: Ints = np.flatnonzero(steps > _LATE_INTERVALS * usual) if usual > 0 else np.zeros(0, np.int64)
+    """Return which intervals between rows are so long that rows are missing, and the usual one of those ``known``.
+
+    Where most rows have the time of the one before, they come faster than their times are written: how many of them
+    share one tells how fast, and a time may be off by the step from one to the next.
+    """
+    usual, tick = float(np.median(known)) if len(known) >= _MIN_STEPS else math.nan, 0.0
+    if usual == 0.0:
+        moved = known[known > 0.0]
+        tick = float(np.median(moved)) if len(moved) else math.nan
+        usual = tick * len(moved) / len(known)
+    found: Ints = np.flatnonzero(steps > tick + _LATE_INTERVALS * usual)  # NaN: none is
     return found, usual
 
 

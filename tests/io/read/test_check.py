@@ -15,6 +15,7 @@ import pytest
 from pmtpy.core.clock import ManualClock
 from pmtpy.emulators.world import make_world
 from pmtpy.errors import FileFormatError
+from pmtpy.io.convert import convert
 from pmtpy.io.read import _check, load
 from pmtpy.io.read._recording import Recording
 from pmtpy.sensor.sensor import Sensor
@@ -246,6 +247,28 @@ def test_a_power_that_cannot_be_is_unknown_and_noted(tmp_path: Path) -> None:
     assert table["total_J"].iloc[-1] == pytest.approx(1.0)
     assert table.attrs["uncovered_s"] == pytest.approx(0.2)
     assert [note.split(":")[0] for note in table.attrs["notes"]] == ["line 3", "line 4"]
+
+
+@pytest.mark.parametrize("start_s", [0.0, 1.8e9])
+@pytest.mark.parametrize(("hole_ms", "known_ms"), [(0, 1999), (2, 1996), (500, 1498)])
+def test_a_hole_is_found_where_rows_come_faster_than_their_times_are_written(
+    hole_ms: int, known_ms: int, start_s: float, tmp_path: Path
+) -> None:
+    """100 W at 20 kHz by times of 1 ms: twenty rows share one, and a step over rows that are missing has no energy."""
+    at_ms = [ms for ms in range(2000) if not 1000 <= ms < 1000 + hole_ms for _ in range(20)]
+    rows = "".join(f"{start_s + ms / 1000:.3f} 100.000\n" for ms in at_ms)
+    path = tmp_path / "fast.pmt"
+    path.write_text(f"timestamp total\n{rows}")
+    table = load(path)
+    assert table["total_J"].iloc[-1] == pytest.approx(known_ms / 10.0, abs=1e-3)
+    told = [n for n in table.attrs["notes"] if "no row for" in n]
+    assert told == (
+        [f"line 20002: no row for {(hole_ms + 1) / 1000:.3f} s, where one comes every 5e-05 s; that time has no energy"]
+        if hole_ms
+        else []
+    )
+    convert(path, path.with_suffix(".csv"), start_s=None if start_s else 1.8e9)
+    assert load(path.with_suffix(".csv"))["total_J"].iloc[-1] == pytest.approx(known_ms / 10.0, abs=1e-3)
 
 
 def test_a_hole_in_a_log_has_no_energy(tmp_path: Path) -> None:
