@@ -23,7 +23,7 @@ from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.terminal import StatusLine, is_terminal
 from pmtpy.cli.values import count, duration_or_none
 from pmtpy.core.clock import duration_of
-from pmtpy.core.presentation import in_same_digits
+from pmtpy.core.presentation import amount, in_same_digits
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
 from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
 from pmtpy.lab.bench_exports import FORMATS
@@ -206,7 +206,7 @@ def page(result: BenchResult) -> Page:
     lines.append(_outcome(result))
     if result.advice:
         lines.append(note(result.advice))
-    lines.append(Line(f"{result.blocks} blocks ({_ended(result)}); {result.order or 'no order'}"))
+    lines.append(Line(f"{amount(result.blocks, 'block')} ({_ended(result)}); {result.order or 'no order'}"))
     lines.append(Line(result.method))
     lines.append(Line("+- is half of the interval of 95 %, with what is not known of the sensor's gain"))
     return [*lines, *(note(warning) for warning in result.warnings)]
@@ -245,7 +245,9 @@ def _single(joules: MeanOfBlocks, result: BenchResult) -> str:
 
 def _compared(result: BenchResult, d: Difference) -> str:
     if not math.isfinite(d.high):
-        return f"{result.verdict}: {result.blocks} whole blocks say nothing of a difference"
+        return (
+            f"{result.verdict}: {amount(result.blocks, 'whole block says', 'whole blocks say')} nothing of a difference"
+        )
     change = f"{100 * d.value:+.2f} %, interval of 95 % from {100 * d.low:+.2f} to {100 * d.high:+.2f} %"
     return f"{result.verdict}{result.lacking}: the second uses {change}"
 

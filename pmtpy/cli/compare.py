@@ -31,6 +31,7 @@ from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
 from pmtpy.core.markers import Span
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SourceLostError, TargetError
 from pmtpy.io.read import load
@@ -203,7 +204,7 @@ def _files(args: argparse.Namespace) -> _Watched:
             table, said = clocks.place(table, path)
             moved.append(said)
         if table.attrs["broken_lines"]:
-            say(f"{path}: {len(table.attrs['broken_lines'])} lines left out")
+            say(f"{path}: {amount(len(table.attrs['broken_lines']), 'line')} left out")
         return table
 
     one = True if clocks is not None and args.clock is None else None if args.clock is None else args.clock == "one"

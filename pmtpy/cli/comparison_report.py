@@ -9,7 +9,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.comparison.results import Compared, Comparison, RegionEnergies
 from pmtpy.analysis.signal.estimate import NO_VALUE, written
 from pmtpy.cli.page import Kind, Line, Page, Table, notes, of_each, of_longest
-from pmtpy.core.presentation import in_same_digits
+from pmtpy.core.presentation import amount, in_same_digits
 
 _MOST_REGIONS = 6
 
@@ -28,7 +28,10 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
     for number, each in enumerate(shown):
         made += [Line(""), *_region(each, each.region.name or f"region {number}", found.reference)]
     if len(found.regions) > _MOST_REGIONS:
-        made += [Line(""), Line(f"and {len(found.regions) - _MOST_REGIONS} more regions: --json has them all")]
+        made += [
+            Line(""),
+            Line(f"and {amount(len(found.regions) - _MOST_REGIONS, 'more region')}: --json has them all"),
+        ]
     of_sensors = [
         (s.name, what)
         for s in found.sensors

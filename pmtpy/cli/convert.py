@@ -13,6 +13,7 @@ from pmtpy.cli.common import check_writable, say
 from pmtpy.cli.terminal import progress
 from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.core.clock import seconds_of
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 from pmtpy.io.convert import convert, format_for
@@ -89,8 +90,8 @@ def run(args: argparse.Namespace) -> int:
             msg = f"cannot read {args.source}: {error.strerror}"
             raise TargetError(msg) from error
     if not args.quiet:
-        lost = f", {made.lost:,} rows lost in the recording" if made.lost else ""
-        say(f"{made.rows:,} rows{lost}")
+        lost = f", {amount(made.lost, 'row', form=',')} lost in the recording" if made.lost else ""
+        say(f"{amount(made.rows, 'row', form=',')}{lost}")
         for note in made.notes:
             say(f"note: {note}")
     print(Path(args.target))

@@ -22,6 +22,7 @@ from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json
 from pmtpy.core.channel import Derivation, Quantity
+from pmtpy.core.presentation import amount
 from pmtpy.core.source import Discovery
 from pmtpy.core.state import State
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, PmtError, SourceLostError, TargetError, Verdict
@@ -155,7 +156,7 @@ def _opened(finding: Finding, options: dict[str, object]) -> Result:
         cure = ("see what the file itself shows; update the firmware, or take another meter of the machine instead",)
         broken = replace(finding, verdict=Verdict.BROKEN, found=reason, obstacle=Obstacle.DEAD, cure=cure)
         return Result(broken, notes)
-    said = f"{finding.found}; opened and read: {who or 'a device without a name'}, {channels} channels"
+    said = f"{finding.found}; opened and read: {who or 'a device without a name'}, {amount(channels, 'channel')}"
     return Result(replace(finding, found=said), notes)
 
 

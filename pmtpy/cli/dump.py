@@ -31,7 +31,7 @@ from pmtpy.cli.terminal import progress
 from pmtpy.cli.values import size_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
-from pmtpy.core.presentation import duration, utf8
+from pmtpy.core.presentation import amount, duration, utf8
 from pmtpy.errors import PmtError, SinkError, SourceLostError, TargetError
 from pmtpy.io.origin import launch_of, this_machine
 from pmtpy.io.write import FORMATS, SUFFIXES, DataSetPlace, Ending, format_named
@@ -242,7 +242,7 @@ def status(sensors: Sequence[Sensor], files: Sequence[Path]) -> str:
         with contextlib.suppress(OSError):  # it is not there yet
             size += path.stat().st_size
     missing = f"  {lost:,} lost" if lost else ""
-    return f"{watts}  {rows:,} rows{f'  {_bytes(size)}' * bool(files)}{missing}"
+    return f"{watts}  {amount(rows, 'row', form=',')}{f'  {_bytes(size)}' * bool(files)}{missing}"
 
 
 def _bytes(size: float) -> str:

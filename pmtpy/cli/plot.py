@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pmtpy.cli.common import say
 from pmtpy.cli.values import add_part, add_reading, part_of
-from pmtpy.core.presentation import utf8
+from pmtpy.core.presentation import amount, utf8
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut
 from pmtpy.plotting.interactive import MAX_DRAWN_ROWS, SUFFIX, write_html
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             raise TargetError(msg) from error
         broken = shown[name].facts["broken_lines"]
         if broken:
-            say(f"{path}: {len(broken)} lines left out, the first is line {broken[0]}")
+            say(f"{path}: {amount(len(broken), 'line')} left out, the first is line {broken[0]}")
         for note in shown[name].facts["notes"]:
             say(utf8(f"note: {path}: {note}"))
     if into_page:

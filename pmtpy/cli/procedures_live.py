@@ -10,6 +10,7 @@ from pmtpy.analysis.procedures.internal_rate import InternalRate, internal_rate_
 from pmtpy.analysis.procedures.latency import SHOWN_PERCENTILES, Latency
 from pmtpy.cli.page import Kind, Line, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
+from pmtpy.core.presentation import amount
 from pmtpy.errors import TargetError
 from pmtpy.lab.procedures import (
     measure_internal_rate,
@@ -29,14 +30,14 @@ def latency(target: str, args: argparse.Namespace) -> Answer:
     target, options = sensor_of(target, args)
     made: dict[str, Latency] = {}
     for name, way in ways_of(target).items():
-        progress(f"{target}: {args.reads} readings, {name}")
+        progress(f"{target}: {amount(args.reads, 'reading')}, {name}")
         made[name] = measure_latency(target, {**options, **way}, args.reads)
     page: list[Line | Table] = [Line(f"{target}: what one reading costs", Kind.HEADING)]
     head = ["", "mean", "sd", *(f"{p:g} %" for p in SHOWN_PERCENTILES), "longest", ""]
     rows = [head, *([name, *_microseconds(cost), "us"] for name, cost in made.items())]
     page.append(Table(rows))
     for name, cost in made.items():
-        page.append(Line(f"{name}, {cost.reads} readings:"))
+        page.append(Line(f"{name}, {amount(cost.reads, 'reading')}:"))
         page += _histogram(cost)
     if is_virtual(target):
         page.append(note(f"{target} is virtual: each reading includes the work of its emulation"))
@@ -99,7 +100,7 @@ def updates(target: str, args: argparse.Namespace) -> Answer:
     if detail is not None:
         low, middle, high = (1e3 * detail.percentiles_s).tolist()
         page.append(Line(f"  1, 50, 99 %      {low:.3f}, {middle:.3f}, {high:.3f} ms"))
-        page.append(Line(f"  seen             {detail.updates} updates, {detail.unseen} between them were missed"))
+        page.append(Line(f"  seen             {amount(detail.updates, 'update')}, {detail.unseen} missed between them"))
     document = {
         "target": target,
         "virtual": is_virtual(target),

@@ -19,6 +19,7 @@ from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.presentation import amount
 from pmtpy.errors import DeclinedError, TargetError
 from pmtpy.lab.procedures import (
     Windows,
@@ -132,8 +133,9 @@ def steps(target: str, args: argparse.Namespace) -> Answer:
         why = "do not settle, so that levels and times are those of this recording alone" if unknown else lacks
         page.append(note(f"plateaus {why}; let the load rest longer"))
     if found.resting:
-        what = "rest between the levels for a while, or show one renewal of a register there; their times contain it"
-        page.append(note(f"{found.resting} steps {what}"))
+        steps = amount(found.resting, "step rests", "steps rest")
+        what = "between the levels for a while, or a register shows one renewal there; the times contain it"
+        page.append(note(f"{steps} {what}"))
     document = {
         "target": target, "channel": column[:-2],
         "low_w": found.low_w, "high_w": found.high_w, "noise_w": found.noise_w,
@@ -199,7 +201,9 @@ def work(target: str, args: argparse.Namespace) -> Answer:
         Table(rows),
     ]
     if found.outside or found.idle:
-        page.append(note(f"left out: {found.outside} intervals outside or with lost rows, {found.idle} without work"))
+        page.append(
+            note(f"left out: {amount(found.outside, 'interval')} outside or with lost rows, {found.idle} without work")
+        )
     page += map(note, notes)
     page.append(note("+- is one standard uncertainty, by the scatter of intervals; the sensor's own comes on top"))
     document = {

@@ -12,6 +12,7 @@ from pmtpy.analysis.signal.estimate import NO_VALUE, as_json, written
 from pmtpy.cli.common import say
 from pmtpy.cli.page import Kind, Line, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of
+from pmtpy.core.presentation import amount
 from pmtpy.errors import TargetError
 from pmtpy.lab.recorded import read_stamps
 from pmtpy.lab.registers import Measured, measure_registers, recorded_registers
@@ -86,9 +87,11 @@ def _moves(name: str, standing: Standing, moves: CounterMoves) -> Line:
     if moves.range_j:
         said.append(f"it begins again after {moves.range_j:.4g} J")
     if moves.wraps:
-        said.append(f"here it did so {moves.wraps} times")
+        said.append(f"here it did so {amount(moves.wraps, 'time')}")
     if moves.restarts:
-        said.append(f"it went back {moves.restarts} times, as after a reset{_OR if moves.range_j is None else ''}")
+        said.append(
+            f"it went back {amount(moves.restarts, 'time')}, as after a reset{_OR if moves.range_j is None else ''}"
+        )
     return Line("; ".join(said))
 
 

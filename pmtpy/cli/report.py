@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from pmtpy.cli.page import Line, Table, notes
-from pmtpy.core.presentation import in_same_digits
+from pmtpy.core.presentation import amount, in_same_digits
 from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement
 
@@ -52,7 +52,7 @@ def page(
 
 
 def _row(name: str, m: Measurement) -> tuple[str, ...]:
-    lost = f", {m.lost} rows lost" if m.lost else ""
+    lost = f", {amount(m.lost, 'row')} lost" if m.lost else ""
     covered = f", {m.coverage:.2%} covered" if m.coverage < 1 else ""
     how = f"{m.method}{covered}{lost}{', virtual' if m.virtual else ''}"
     watts, _ = in_same_digits(m.watts, m.uncertainty_joules / m.seconds if m.seconds > 0 else math.nan)

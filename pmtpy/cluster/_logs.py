@@ -15,6 +15,7 @@ from pmtpy.analysis.uncertainty.interval import Interval, left_out
 from pmtpy.analysis.uncertainty.recorded import recorded_budgets
 from pmtpy.cluster.node import Found, NodeEnergy
 from pmtpy.core.channel import TOTAL, Identity
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import FileFormatError, PmtError
@@ -53,7 +54,7 @@ def read_log(path: Path) -> Found:
         msg = f"{path} does not say on which machine it was made: give a log that pmtpy dump of this release wrote"
         raise FileFormatError(msg)
     if len(table) < 2:
-        msg = f"{path} holds {len(table)} rows, and energy lies between two or more: give a longer log"
+        msg = f"{path} holds {amount(len(table), 'row')}, and energy lies between two or more: give a longer log"
         raise FileFormatError(msg)
     launch = facts.get("launch") or {}
     begin_s = float(table["time"].iloc[0])

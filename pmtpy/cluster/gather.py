@@ -11,6 +11,7 @@ from pmtpy.cluster._logs import is_log, made_on, read_log
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.core.numbers import whole
+from pmtpy.core.presentation import amount
 from pmtpy.errors import FileFormatError, PmtError, TargetError
 from pmtpy.io.origin import host_names
 from pmtpy.io.whole import draft_of
@@ -261,9 +262,11 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
     number = max((n for f in found if (n := whole(f.launch.get("nodes"))) is not None), default=None)
     nodes = {f.node for f in found}
     if number is not None and len(nodes) > number:
-        wrong.append(f"the job has {number} nodes, and results are of {len(nodes)}")
+        wrong.append(f"the job has {amount(number, 'node')}, and results are of {len(nodes)}")
     if number is not None and len(nodes) < number:
-        wrong.append(f"the job has {number} nodes, and {len(nodes)} told something: {number - len(nodes)} are missing")
+        wrong.append(
+            f"the job has {amount(number, 'node')}, and {len(nodes)} told something: {number - len(nodes)} are missing"
+        )
         return
     if number is None and ranks is not None:
         wrong.append(f"the job has {ranks[0]} ranks, and nodes with {ranks[1]} of them told something")

@@ -13,7 +13,7 @@ from typing import Any
 from pmtpy.analysis.uncertainty.components import joined
 from pmtpy.cluster.node import NodeEnergy
 from pmtpy.core.channel import TOTAL
-from pmtpy.core.presentation import number_or_none
+from pmtpy.core.presentation import amount, number_or_none
 from pmtpy.errors import CoverageError
 from pmtpy.regions.measurement import Measurement
 
@@ -85,7 +85,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
         covered = math.fsum(n.coverage for n in nodes) / of_all if of_all else 0.0
         without = [f"{name} is {how} in the sum: {why}" for name, how, why in self._left_out()]
         return Measurement(
-            f"{len(nodes)} of {of_all} nodes" if without else f"{of_all} nodes",
+            f"{len(nodes)} of {of_all} nodes" if without else amount(of_all, "node"),
             TOTAL,
             seconds,
             joules,
@@ -163,7 +163,7 @@ class JobEnergy(Mapping[str, NodeEnergy]):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<JobEnergy {self.label!r} of {len(self)} nodes{'' if self.complete else ', not complete'}>"
+        return f"<JobEnergy {self.label!r} of {amount(len(self), 'node')}{'' if self.complete else ', not complete'}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""

@@ -33,6 +33,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 0.9995 else f"{seconds * 1e3:.3g} ms"
 
 
+def amount(number: int, one: str, several: str = "", *, form: str = "") -> str:
+    """Return a number of things in words: ``1 row``, ``2 rows``; ``several`` where that is not ``one`` with an s."""
+    return f"{number:{form}} {one if number == 1 else several or f'{one}s'}"
+
+
 def not_covered(seconds: float, of_s: float) -> str:
     """Say for how much of a stretch no energy is known: ``coverage`` in words."""
     share = seconds / of_s if of_s > 0 else 1.0
@@ -41,7 +46,7 @@ def not_covered(seconds: float, of_s: float) -> str:
 
 def rows_lost(number: int, why: str = "") -> str:
     """Say that rows were lost, and why the last reading failed of those that did."""
-    said = f"{number} {'row was' if number == 1 else 'rows were'} lost inside the region"
+    said = f"{amount(number, 'row was', 'rows were')} lost inside the region"
     return f"{said}; the last reading that failed: {why}" if why else said
 
 

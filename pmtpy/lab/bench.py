@@ -17,6 +17,7 @@ from pmtpy.analysis.repetition.plan import Plan, plan_trial, timing_of
 from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS, enough, half_width, planned
 from pmtpy.core import arguments
 from pmtpy.core.clock import NS_PER_S
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BenchStoppedError, CoverageError, SourceLostError, TargetError
 from pmtpy.lab.bench_result import BenchResult, Setting, relative_blocks, summarise
 from pmtpy.lab.bench_trial import Place, Trial, measure, rest
@@ -246,7 +247,7 @@ class Bench:
     def _foresee(self) -> None:
         """Say what is planned, and whether the time will do."""
         for work, plan, length_s in zip(self.works, self.plans, self._lengths_s, strict=True):
-            self._tell(f"{work.label}: {plan.runs} runs in each trial, about {length_s:.3g} s")
+            self._tell(f"{work.label}: {amount(plan.runs, 'run')} in each trial, about {length_s:.3g} s")
         if self._least_s() > self._max_time_s:
             least = f"{self._least()}, and max_time is {self._max_time_s:g} s"
             self._tell(f"warning: {least}: allow more time (--max-time), or make the work shorter")
@@ -260,7 +261,7 @@ class Bench:
         left = max(0, planned(relative, self.target, paired=paired) - len(relative))
         middle = math.fsum(relative) / len(relative)
         so_far = f"difference {100 * math.expm1(middle):+.2g} %, " if paired else ""
-        more = f"; about {left} more blocks, {left * block_s:.0f} s" if left else ""
+        more = f"; about {amount(left, 'more block')}, {left * block_s:.0f} s" if left else ""
         self._tell(f"block {len(relative)}: {so_far}+-{100 * half_width(relative):.2g} %{more}")
 
 
@@ -341,7 +342,7 @@ def bench(
             raise
         if isinstance(error, KeyboardInterrupt):
             return found
-        msg = f"the benchmark ended early, after {found.blocks} blocks: {error}"
+        msg = f"the benchmark ended early, after {amount(found.blocks, 'block')}: {error}"
         raise BenchStoppedError(msg, found) from error
     finally:
         if opened is not sensor:

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 
-from pmtpy.core.presentation import number_or_none
+from pmtpy.core.presentation import amount, number_or_none
 from pmtpy.lab.bench_result import BenchResult, Side
 
 _FIELDS = ("side", "block", "start_unix_s", "repetitions", "seconds", "joules", "watts", "coverage")
@@ -71,7 +71,7 @@ def _as_github_action(result: BenchResult) -> str:
             "unit": "J",
             "value": side.joules.value,
             **({"range": f"{side.joules.half_width:.3g}"} if math.isfinite(side.joules.half_width) else {}),
-            "extra": f"{side.trials} trials, {result.sensor['target']}, 95 %, {result.verdict}",
+            "extra": f"{amount(side.trials, 'trial')}, {result.sensor['target']}, 95 %, {result.verdict}",
         }
         for side in result.sides
     ]

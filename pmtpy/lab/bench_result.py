@@ -25,7 +25,7 @@ from pmtpy.analysis.repetition.resolve import (
     planned,
 )
 from pmtpy.analysis.signal.estimate import Z95
-from pmtpy.core.presentation import in_same_digits, number_or_none
+from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.lab.bench_trial import Trial
 
 _FORMAT = "pmtpy-bench"
@@ -131,7 +131,7 @@ class BenchResult:
         first, second = (side.label for side in self.sides)
         d = self.difference
         if not math.isfinite(d.high):
-            return f"{self.verdict}: {self.blocks} whole block{'s' * (self.blocks != 1)} say nothing yet"
+            return f"{self.verdict}: {amount(self.blocks, 'whole block says', 'whole blocks say')} nothing yet"
         span = f"{100 * d.value:+.3g} % ({100 * d.low:+.3g} to {100 * d.high:+.3g} %, 95 %)"
         return f"{self.verdict}{self.lacking}: {second} against {first}: {span}"
 
@@ -302,9 +302,8 @@ def _method(setting: Setting) -> str:
     spread = " that begin evenly spread over the sensor's period" if plan.period_s else ""
     ends = f", {plan.lead} before and {plan.tail} after them not taken" if plan.lead or plan.tail else ""
     each = " (of the first work)" if many else ""
-    return (
-        f"{blocks}; each trial {bursts}{plan.repetitions} repetitions{spread}{ends}{each}; Student's t over the blocks"
-    )
+    runs = amount(plan.repetitions, "repetition")
+    return f"{blocks}; each trial {bursts}{runs}{spread}{ends}{each}; Student's t over the blocks"
 
 
 def _warnings(trials: Sequence[Trial], relative: Sequence[float], setting: Setting) -> list[str]:

@@ -12,6 +12,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.characterisation.results import Characterisation
 from pmtpy.analysis.procedures.certificate import Line, Trials
 from pmtpy.analysis.signal.estimate import Estimate
+from pmtpy.core.presentation import amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def _energies(trials: Trials | None, why: str, rules: Rules) -> tuple[Ruling, Ru
     if trials is None:
         return _not_judged(*same, why), _not_judged(*short, why)
     away, cure = trials.mean.moved(-1.0).scaled(100.0), "more --trials"
-    among = f"% in {len(trials.ratios)} trials"
+    among = f"% in {amount(len(trials.ratios), 'trial')}"
     percent = 100.0 * trials.loaded
     unseen = (
         f"under load it shows only {max(percent, 0.0):.2f} % more than at rest, so the rule would be kept with no load "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pmtpy.core.presentation import amount
 from pmtpy.errors import PmtError
 from pmtpy.sensor.sensor import Sensor, stop_dumps
 
@@ -45,5 +46,7 @@ class Recorder:
         running, self._running = self._running, []
         said = []
         for (_, path), ended in zip(running, stop_dumps([sensor for sensor, _ in running]), strict=True):
-            said.append(str(ended) if isinstance(ended, PmtError) else f"{path}: {ended.rows} rows, {ended.lost} lost")
+            said.append(
+                str(ended) if isinstance(ended, PmtError) else f"{path}: {amount(ended.rows, 'row')}, {ended.lost} lost"
+            )
         return "; ".join(said)

@@ -20,6 +20,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.closing import Closing
 from pmtpy.core.markers import Span, marker_column
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.read.blocks import OpenRecording, open_blocks
@@ -140,7 +141,7 @@ class StoredTrack:
             made = cls(name, recording)
             broken = recording.broken_lines
         if broken:
-            report(f"{path}: {len(broken)} lines left out, the first is line {broken[0]}")
+            report(f"{path}: {amount(len(broken), 'line')} left out, the first is line {broken[0]}")
         return made
 
     @property

@@ -20,6 +20,7 @@ import numpy as np
 
 from pmtpy._extras import extra
 from pmtpy.core.markers import paired
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError
 from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, noted, overviews, shift, title
@@ -168,7 +169,7 @@ class _Drawing:
                 " Single rows are drawn of a shorter part (pmtpy plot --from TIME --to TIME), or by pmtpy view"
             )
         who, _, what = title(self._name, shown).partition("\n")
-        lost = f", {shown.lost} rows lost" if shown.lost else ""
+        lost = f", {amount(shown.lost, 'row')} lost" if shown.lost else ""
         regions, single = paired(shown.marks)
         beside = {"regions": len(regions) + len(shown.regions), "marks": len(single), "losses": len(shown.gaps)}
         unnamed = [f"{number:,} {what}" for what, number in beside.items() if number > _MOST_LABELS]

@@ -23,6 +23,7 @@ import numpy as np
 from pmtpy._extras import extra
 from pmtpy.core.channel import TOTAL, kind_of, sum_of_kinds
 from pmtpy.core.markers import Span, paired
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError, TargetError
 from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, noted, overviews, shift, title
@@ -287,7 +288,7 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
 def _few(notes: Sequence[str]) -> list[str]:
     """Return the first notes, each in one line of a picture, and how many there are besides."""
     said = [textwrap.shorten(each, _NOTE_LETTERS, placeholder=" ...") for each in notes[:_NOTES]]
-    return [*said, *([f"and {len(notes) - _NOTES} more notes"] if len(notes) > _NOTES else [])]
+    return [*said, *([f"and {amount(len(notes) - _NOTES, 'more note')}"] if len(notes) > _NOTES else [])]
 
 
 def _alone(values: Floats) -> npt.NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.components import STANDSTILL
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
-from pmtpy.core.presentation import duration
+from pmtpy.core.presentation import amount, duration
 from pmtpy.core.rows import Frame
 from pmtpy.regions._found import Found, moved
 from pmtpy.regions._kept import Kept
@@ -204,7 +204,7 @@ def _held_against_each_power(found: Sequence[Found], i: int, powers: Sequence[in
         return found[i]
     grown = np.array([rows.joules[b, [i + 1, p + 1]] - rows.joules[a, [i + 1, p + 1]] for a, b in leaps])
     a, b = leaps[0]
-    times = f", and {len(leaps) - 1} times more" if len(leaps) > 1 else ""
+    times = f", and {amount(len(leaps) - 1, 'time')} more" if len(leaps) > 1 else ""
     warning = (
         f"{counter.name}: {t_s[b]:.3g} s after the beginning the counter grew by {grown[0, 0]:.4g} J within "
         f"{duration(float(t_s[b] - t_s[a]))}{times}, which no reading of {power.name} about it shows; one of them is "

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pmtpy.core.presentation import duration, in_same_digits, said_once
+from pmtpy.core.presentation import amount, duration, in_same_digits, said_once
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,9 @@ def test_what_is_said_of_many_names_alike_is_said_once_where_it_was_said_first()
         "rail1: a: c",
         "rail2: a: b",
     ]
+
+
+def test_one_thing_is_no_several() -> None:
+    assert [amount(n, "row") for n in (0, 1, 2)] == ["0 rows", "1 row", "2 rows"]
+    assert [amount(n, "row is", "rows are") for n in (1, 3)] == ["1 row is", "3 rows are"]
+    assert amount(12_345, "row", form=",") == "12,345 rows"

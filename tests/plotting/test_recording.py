@@ -63,7 +63,7 @@ def test_a_picture_says_what_a_reader_must_know_of_a_recording(*, overlay: bool)
     ]
     shown = _texts(_figure(tables, overlay=overlay, channels=None))
     assert "note: the wall clock was set by +80 s" in shown
-    assert "note: 5 rows are missing\nand 1 more notes" in shown
+    assert "note: 5 rows are missing\nand 1 more note" in shown
     assert max(map(len, shown.splitlines())) <= 120
 
 
@@ -289,7 +289,7 @@ def test_the_command_draws_files(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["plot", str(log), "--skip-broken", "-o", str(out)]) == 0
     captured = capsys.readouterr()
     assert captured.out.strip() == str(out)
-    assert "1 lines left out, the first is line 5" in captured.err
+    assert "1 line left out, the first is line 5" in captured.err
     assert out.stat().st_size > 0
     assert main(["plot", str(tmp_path / "none.csv")]) == 2
     assert "No such file" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read._recording import Recording
 
@@ -152,7 +153,7 @@ def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Float
         wrong = np.flatnonzero(np.abs(values) > _GREATEST)
     if not len(wrong):
         return values
-    more = f" (and in {len(wrong) - 1} more lines)" if len(wrong) > 1 else ""
+    more = f" (and in {amount(len(wrong) - 1, 'more line')})" if len(wrong) > 1 else ""
     recording.notes.append(
         f"line {at[wrong[0]]}{more}: {name} is {values[wrong[0]]:g}, which is impossible; treated as unknown"
     )
@@ -277,6 +278,6 @@ def unix_time(recording: Recording, time: Floats) -> None:
 
 def _note(recording: Recording, rows: Ints | npt.NDArray[np.intp], what: object, at: Ints) -> None:
     if len(rows):
-        more = f" (and {len(rows) - 1} more times)" if len(rows) > 1 else ""
+        more = f" (and {amount(len(rows) - 1, 'more time')})" if len(rows) > 1 else ""
         assert callable(what)  # noqa: S101
         recording.notes.append(f"line {at[rows[0] + 1]}{more}: {what(rows[0])}; that time has no energy")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.io.columns import mean_powers
 from pmtpy.io.read._check import late
@@ -74,7 +75,7 @@ class Integrated:
         """Say where rows are missing."""
         if not self._holes:
             return []
-        more = f" (and {len(self._holes) - 1} more times)" if len(self._holes) > 1 else ""
+        more = f" (and {amount(len(self._holes) - 1, 'more time')})" if len(self._holes) > 1 else ""
         at, long, usual = self._holes[0]
         what = f"no row for {long:.3f} s, where one comes every {usual:.3g} s; that time has no energy"
         return [f"behind {at:.6g} s{more}: {what}"]

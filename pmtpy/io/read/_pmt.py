@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import mean_powers, one_word
 from pmtpy.io.read import _check, _sidecar
@@ -66,8 +67,8 @@ def read(recording: Recording) -> pd.DataFrame:
         main = Power("total", main.watts, mean=means >= set(summed))
     if lost := (recording.facts or {}).get("lost"):
         recording.notes.append(
-            f"{lost} rows were lost while it was recorded, and this format does not tell where: what no other note"
-            " names counts as known"
+            f"{amount(lost, 'row was', 'rows were')} lost while it was recorded, and this format does not tell"
+            " where: what no other note names counts as known"
         )
     return table(
         recording,

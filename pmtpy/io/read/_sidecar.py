@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.core.channel import Identity
+from pmtpy.core.presentation import amount
 from pmtpy.errors import FileFormatError
 from pmtpy.io.recorded import corrected_notes, load_of, time_u_of
 
@@ -135,7 +136,8 @@ def said(facts: dict[str, Any] | None) -> list[str]:
         told.append(f"when it ended: {error}")
     elif type(dropped) is int and dropped > 0:
         told.append(
-            f"{dropped} rows are missing that the sensor delivered: the writer fell behind, or the disk refused"
+            f"{amount(dropped, 'row is', 'rows are')} missing that the sensor delivered: the writer fell"
+            " behind, or the disk refused"
         )
     return told
 
@@ -188,7 +190,7 @@ def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None, lost: 
     if type(written) is int and written != found:
         attrs["complete"] = False
         attrs["notes"].append(
-            f"it has {found} rows where {written} were written: lines were taken out or added since;"
+            f"it has {amount(found, 'row')} where {written} were written: lines were taken out or added since;"
             " copy it again from its source"
         )
     gone = [(facts or {}).get(key, 0) for key in ("lost", "dropped")]  # by the sensor, and on the way to the file
@@ -196,6 +198,6 @@ def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None, lost: 
         return
     if not gone[0] <= lost <= sum(gone):  # what was dropped last stands at no row
         attrs["notes"].append(
-            f"its rows say that {lost} others were lost, its metadata say {sum(gone)}: one of them is wrong;"
-            " copy it again from its source"
+            f"its rows say that {amount(lost, 'other was', 'others were')} lost, its metadata say"
+            f" {sum(gone)}: one of them is wrong; copy it again from its source"
         )

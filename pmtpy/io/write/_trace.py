@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import at_own_instants, paired
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import Column, columns
 from pmtpy.io.write.base import MOST_ENDS, UNKNOWN_VIRTUAL, Ending, Header, Judged, RecordedRegion
@@ -155,7 +156,7 @@ class Story:
     def _find_gaps(self, frame: Frame) -> None:
         for row in np.flatnonzero(frame.lost).tolist():
             start = int(frame.t_ns[row - 1]) if row else self._before[0] if self._before else int(frame.t_ns[0])
-            self._gaps.append(Slice(f"{int(frame.lost[row])} rows lost", start, int(frame.t_ns[row])))
+            self._gaps.append(Slice(f"{amount(int(frame.lost[row]), 'row')} lost", start, int(frame.t_ns[row])))
         first = self._before[0] if self._before else frame.t_ns[0]
         before = np.append(first, frame.t_ns[:-1])  # where the interval begins that a row tells the mean of
         for counter in self._shown:

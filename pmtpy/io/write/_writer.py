@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from pmtpy.core import threads
 from pmtpy.core.clock import HOST_CLOCK, Anchor, Wake
-from pmtpy.core.presentation import duration, not_covered
+from pmtpy.core.presentation import amount, duration, not_covered
 from pmtpy.core.rows import Frame, Ints
 from pmtpy.core.source import Remarks
 from pmtpy.errors import SinkError
@@ -245,9 +245,14 @@ class Writer:
         left = self._gap.labels + self._missing.labels
         unmarked = f"markers without a row: {', '.join(left)}" if left else ""
         if self._dropped and self.error is None:
-            self.error = SinkError(f"{self._dropped} rows were dropped: they came faster than they could be written")
+            self.error = SinkError(
+                f"{amount(self._dropped, 'row was', 'rows were')} dropped: rows came faster than they could be written"
+            )
         elif self._dropped:
-            first, self.error = self.error, SinkError(f"{self.error}; {self._dropped} rows are missing")
+            first, self.error = (
+                self.error,
+                SinkError(f"{self.error}; {amount(self._dropped, 'row is', 'rows are')} missing"),
+            )
             self.error.__cause__ = first
         text = "; ".join(filter(None, (failure, str(self.error or ""), unmarked)))
         uncovered_s, unknown = self._uncovered(short_ns)
