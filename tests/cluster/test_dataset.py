@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
 from pmtpy.io.write._dataset import COLUMNS, DataSetPlace, DataSetSink
 from pmtpy.io.write.base import Ending, Header
+from tests.support.daemons import descriptors, numbers_of_a_socket
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra parquet)")
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed (extra dataset)")
@@ -282,30 +284,42 @@ def test_what_two_loggers_of_one_host_saw_together_is_counted_once(tmp_path: Pat
         assert each == {"7": pytest.approx((2000.0, 100.0)), "8": pytest.approx((1000.0, 100.0))}
 
 
-class FullDisk:
-    """A file that refuses more than so many bytes."""
-
-    def __init__(self, stream: Any, room: int) -> None:
-        self._stream, self._room = stream, room
-        self.closed = False
-
-    def write(self, content: Any) -> int:
-        self._room -= len(content)
-        if self._room < 0:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return int(self._stream.write(content))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def test_a_daemon_writes_on_where_it_began_and_leaves_alone_what_has_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closes all descriptors and goes to another folder, with a file of its set at hand and others to come."""
+    monkeypatch.chdir(tmp_path)
+    before = descriptors()
+    sink = DataSetSink(DataSetPlace(Path("energy"), "n0", every_s=100), header(MIDNIGHT))
+    sink.write(frame(0, 50, 10.0))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with numbers_of_a_socket(descriptors() - before):
+        sink.write(frame(50, 250, 10.0))
+        told = sink.close(ending(250))
+    assert told.complete
+    assert list(tmp_path.glob("elsewhere/*")) == []
+    assert len(files(tmp_path / "energy")) == 3
+    (row,) = pmt.dataset(tmp_path / "energy").energies().fetchall()
+    assert row[3] == pytest.approx(2490.0)
 
 
 def test_on_a_full_disk_no_half_file_stays_and_the_loss_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = DataSetSink(DataSetPlace(tmp_path, "n0"), header(MIDNIGHT))
-    opened = Path.open
-    monkeypatch.setattr(Path, "open", lambda self, *a, **k: FullDisk(opened(self, *a, **k), 50))
-    with pytest.raises(SinkError, match="No space left"):
+    room = [50]
+
+    def write_some(fd: int, chunk: bytes) -> None:
+        room[0] -= len(chunk)
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.write(fd, chunk)
+
+    monkeypatch.setattr("pmtpy.io.write.file._write_all", write_some)
+    with pytest.raises(
+        SinkError, match=r"cannot write .*-0000.parquet: No space left on device; 40000 rows are missing"
+    ):
         sink.write(frame(0, 40_000, 50.0))
     assert files(tmp_path) == []
     monkeypatch.undo()

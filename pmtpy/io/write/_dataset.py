@@ -9,8 +9,8 @@ when it is whole; of a writer that is killed, the file that it was at is missing
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
-import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -22,9 +22,11 @@ import numpy as np
 
 from pmtpy._extras import extra
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io.write.base import Ending, Header
+from pmtpy.io.write.file import Buffer, Output
 
 COLUMNS = ("time", "job", "sensor", "channel", "run", "joules", "watts", "uncovered_s", "lost", "gain_u", "virtual")
 """Of every file, in order. ``host`` and ``date`` are the names of folders."""
@@ -63,7 +65,8 @@ class DataSetSink:
             import pyarrow as pa
             import pyarrow.parquet as pq
         self._pa, self._pq = pa, pq
-        self._place, self._layout = place, header.layout
+        # A program that becomes a daemon goes to another folder.
+        self._place = replace(place, root=place.root.absolute())
         self._unix_ns = header.anchor.unix_offset_ns
         self._run = f"{header.anchor.unix_ns // 10**6:x}-{secrets.token_hex(3)}"
         self._texts = {"job": place.job, "sensor": header.target, "run": self._run}
@@ -150,7 +153,7 @@ class DataSetSink:
         frames, self._waiting, self._lines = self._waiting, [], 0
         try:
             self._open.write(self._table(frames), sum(map(len, frames)))
-        except (OSError, self._pa.ArrowException) as error:
+        except (OSError, SinkError, self._pa.ArrowException) as error:
             self._give_up(error, sum(map(len, frames)))
 
     def _give_up(self, error: Exception, rows: int) -> None:
@@ -160,8 +163,9 @@ class DataSetSink:
         path, lost = self._open.path, self._open.rows + rows
         self._open.discard()
         self._open = None
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        msg = f"cannot write {path}: {why}; {lost} rows are missing"
+        cause = error.__cause__ or error
+        why = (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
+        msg = f"cannot write {path}: {why}; {amount(lost, 'row is', 'rows are')} missing"
         raise SinkError(msg) from error
 
     def _finish(self) -> None:
@@ -173,7 +177,7 @@ class DataSetSink:
             file.finish()
             if file.rows:
                 self._line_bytes = file.path.stat().st_size / (file.rows * len(self._channels))
-        except (OSError, self._pa.ArrowException) as error:
+        except (OSError, SinkError, self._pa.ArrowException) as error:
             self._give_up(error, rows)
         self._open = None
 
@@ -226,7 +230,12 @@ class DataSetSink:
             self._finish()
         if not self._dropped:
             return ending
-        text = "; ".join(filter(None, (ending.error, f"{self._dropped} rows found no room in {self._place.root}")))
+        text = "; ".join(
+            filter(
+                None,
+                (ending.error, f"{amount(self._dropped, 'row')} found no room in {self._place.root}"),
+            )
+        )
         return replace(
             ending, rows=ending.rows - self._dropped, dropped=ending.dropped + self._dropped, complete=False, error=text
         )
@@ -238,13 +247,13 @@ class _File:
     def __init__(self, key: tuple[str, int], path: Path, pq: Any, schema: Any) -> None:
         self.key, self.path, self.rows = key, path, 0
         self._draft = path.with_name(f".{path.name}.tmp")
-        self._stream = self._draft.open("xb")
+        self._output = Output(self._draft)
         self._writer = pq.ParquetWriter(
-            self._stream, schema, compression="zstd", use_dictionary=True, write_page_checksum=True
+            _Stream(self._output), schema, compression="zstd", use_dictionary=True, write_page_checksum=True
         )
 
     def size(self) -> int:
-        return int(self._stream.tell())
+        return self._output.size
 
     def write(self, table: Any, rows: int) -> None:
         self._writer.write_table(table, row_group_size=len(table))
@@ -252,14 +261,29 @@ class _File:
 
     def finish(self) -> None:
         self._writer.close()
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        self._output.settle()
+        self._output.close()
         self._draft.replace(self.path)
 
     def discard(self) -> None:
         with contextlib.suppress(Exception):
             self._writer.close()
-        with contextlib.suppress(OSError):
-            self._stream.close()
-        self._draft.unlink(missing_ok=True)
+        self._output.discard()
+
+
+class _Stream(io.RawIOBase):
+    """An output as a file to write to, which is left open: the library closes what it is given."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Buffer) -> int:  # type: ignore[override]
+        self._output.write(content)
+        return len(content)
+
+    def tell(self) -> int:
+        return self._output.size
