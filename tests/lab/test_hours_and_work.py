@@ -405,3 +405,14 @@ def test_what_is_no_log_is_named_with_its_line(text: str, message: str, tmp_path
     (tmp_path / "x.log").write_text(text)
     with pytest.raises(FileFormatError, match=message):
         read_work_log(tmp_path / "x.log")
+
+
+@pytest.mark.parametrize(("at_level", "settled"), [(1, False), (2, False), (12, True)])
+def test_a_plateau_whose_last_renewal_is_on_its_way_does_not_pass_for_settled(at_level: int, *, settled: bool) -> None:
+    """Renewals of 0.1 s, in step with a load between 100 and 300 W: the last of each plateau holds 15 W of the next."""
+    high, low = [300.0] * at_level + [285.0], [100.0] * at_level + [115.0]
+    shown = np.repeat([*high, *low] * 20, 10)
+    found = steps_of(np.asarray(0.01 * np.arange(len(shown)), np.float64), shown)
+    assert found.settled == settled
+    if settled:
+        assert (found.low_w, found.high_w) == (100.0, 300.0)

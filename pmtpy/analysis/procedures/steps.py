@@ -204,7 +204,12 @@ def _level(w: Floats, begin: Ints, end: Ints, settled_w: float, *, up: bool) -> 
     means = np.array([parts.mean(axis=1) for parts in whole])
     typical = np.median(means, axis=0)
     noise = robust_sd(np.concatenate([parts[-1] - typical[-1] for parts in whole]))
-    rest = _rest(np.diff(means, axis=1), settled_w)
+    moved = np.diff(means, axis=1)
+    rest = _rest(moved, settled_w)
+    shown = np.diff(np.flatnonzero(np.diff(w)))
+    if rest == 0.0 and len(shown) and np.median([parts.shape[1] for parts in whole]) < np.median(shown):
+        # The last two parts may be of one renewal of a register, and alike whatever the next would show.
+        rest = 0.0 if abs(float(np.median(moved.sum(axis=1)))) <= settled_w else math.nan
     return _Level(float(typical[-1]) + (0.0 if math.isnan(rest) else rest), abs(rest), noise)
 
 
