@@ -14,6 +14,7 @@ MIN_UPDATES = 20  # fewer show no kernel, no line, and not how their times scatt
 POLLED = 0.75  # of the time between renewals: rows closer than this are polls of one reading
 # Of the period: where the phase moves by more within a block, it jumped, and nobody knows when.
 _JUMPED = 0.1
+_CUT_S = 1e-6  # by which a Unix time that was cut off is beside its step: four steps of a float64 of today
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,12 @@ def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
 def stamp_step(t_s: Floats) -> float:
     """Resolution of time stamps in seconds: the coarsest decimal step of which 98 % are multiples, else 0.
 
-    Not all: a log may have a few stamps from another clock, or set back by less than the others advance.
+    Not all: a log may have a few stamps from another clock, or set back by less than the others advance. Stamps that
+    were cut off are multiples as exactly as numbers hold them; polls that keep their beat scatter about such.
     """
     t = np.asarray(t_s, np.float64)
     for step in (1.0, 0.1, 0.01, 1e-3, 1e-4):
         off = np.abs(t / step - np.round(t / step)) * step
-        if np.mean(off < max(1e-6, step * 1e-3)) > 0.98:
+        if np.mean(off < _CUT_S) > 0.98:
             return step
     return 0.0

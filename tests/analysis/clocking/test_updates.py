@@ -267,6 +267,18 @@ def test_polls_out_of_order_are_left_out_and_stamp_resolution_is_seen() -> None:
     assert stamp_step(np.append(np.arange(100) * 0.007, 0.7013)) == 0.001  # one stamp from elsewhere
 
 
+@pytest.mark.parametrize("scatter_s", [3e-4, 1.5e-5])
+def test_polls_on_a_beat_are_not_taken_for_stamps_that_were_cut_off(scatter_s: float) -> None:
+    """A mean of 0.9973 s, polled each 0.1 s as exactly as an idle machine can: updates were dated 50 ms late."""
+    rng = np.random.default_rng(9)
+    polls = 0.1 * np.arange(900) + np.clip(rng.normal(0.0, scatter_s, 900), -3.0 * scatter_s, 3.0 * scatter_s)
+    t = np.asarray(polls - polls[0], np.float64)  # of a recording that is looked at alone
+    watts = rng.normal(100.0, 20.0, 100)[np.floor((t + 0.3) / 0.9973).astype(np.int64)]
+    updates = update_series(t, watts, estimate_updates(t, watts))
+    late_s = np.mod(updates.t_s + 0.3 + 0.4, 0.9973) - 0.4
+    assert np.max(np.abs(late_s)) < 0.01  # the phase is passed by polls each 2.7 ms
+
+
 @pytest.mark.parametrize(
     ("folder", "column", "period_ms", "relative"),
     [
