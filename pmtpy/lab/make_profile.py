@@ -17,7 +17,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.budget import of_another
 from pmtpy.core.calibration.curves import Affine
-from pmtpy.core.calibration.profile import Profile
+from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.numbers import stated
 from pmtpy.core.response import TRIANGULAR, Number, Response
@@ -213,13 +213,18 @@ def shown_range(found: Sequence[Found]) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
+def _of_a_log(identity: object) -> bool:
+    """Whether a recording was converted from another tool's log, which says of its device no more than that."""
+    return isinstance(identity, Mapping) and identity.get("backend") == RECORDED and identity.get("virtual") is None
+
+
 @_reads
 def identities(found: Sequence[Found]) -> list[Identity]:
     """Return the devices that the recordings are of, as far as they say.
 
     Raises CalibrationError: what one says of it cannot be, or whether it is virtual is not known.
     """
-    facts = [f["identity"] for f in found if f.get("identity") is not None]
+    facts = [f["identity"] for f in found if f.get("identity") is not None and not _of_a_log(f["identity"])]
     wrong = next((f for f in facts if not isinstance(f, Mapping)), None)
     if wrong is not None:
         msg = f"the identity of the device must be an object, not {wrong!r}"

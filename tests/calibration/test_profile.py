@@ -278,6 +278,22 @@ def test_a_device_that_is_not_told_as_it_should_be_makes_no_profile(
     assert not (tmp_path / "p.json").exists()
 
 
+@pytest.mark.parametrize(("words", "model"), [(["--device", "a card"], "a card"), ([], "")])
+def test_a_converted_log_makes_the_profile_that_the_log_itself_makes(
+    tmp_path: Path, words: list[str], model: str
+) -> None:
+    told: dict[str, object] = {"backend": "recording", "model": "gpudata.csv", "virtual": None, "notes": []}
+    made = []
+    for name, identity in (("log", None), ("converted", told)):
+        own = {"channel": "power.draw", "identity": identity, "shown_w": [42.0, 260.5]}
+        (tmp_path / f"{name}.json").write_text(json.dumps(FOUND | own))
+        target = tmp_path / f"{name}-profile.json"
+        assert main(["calibrate", "profile", str(tmp_path / f"{name}.json"), *words, "-o", str(target)]) == 0
+        made.append(replace(parse_profile(target.read_text()), provenance=(("made", "here"),)))
+    assert made[0] == made[1]
+    assert made[1].device.model == model
+
+
 def test_the_options_of_the_target_reach_it(tmp_path: Path) -> None:
     (tmp_path / "found.json").write_text(json.dumps(FOUND | {"channel": "gpu.instant"}))
     words = ["calibrate", "profile", str(tmp_path / "found.json"), "--target", TARGET, "--range", "20,700"]
