@@ -233,8 +233,8 @@ def _corrected(name: str, energy: Energy, follows: Follows, span: Span, load: Lo
         updates, load = updates.dated(), load.about(*ends, stamps_around_s(response))
     try:
         found = region_energy(updates.t_s, updates.watts, response, start_s=ends[0], end_s=ends[1], load=load)
-    except CoverageError:
-        return energy  # the readings do not reach far enough over this span
+    except CoverageError as error:
+        return replace(energy, warnings=(*energy.warnings, f"{name}: not corrected: {error}"))
     warnings = (*energy.warnings, *(f"{name}: corrected: {why}" for why in found.warnings))
     return replace(energy, corrected_j=Estimate(found.joules, found.low, found.high), warnings=warnings)
 

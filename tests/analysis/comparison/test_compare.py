@@ -26,6 +26,7 @@ from tests.support.recorded import read_log, read_pmd, read_stamps
 from tests.support.simulated import Bench, pseudo_random_bench, square_bench
 
 SECONDS = 12.0
+LATE = Span(9.0, SECONDS - 0.02, "late")  # readings show what was 54 ms before
 SOLVE = Span(20.0, 40.0, "solve")
 METER = Channel("meter", Quantity.POWER, refresh_s=2e-4, resolution=0.0, gain_u=0.002)
 GPU = Channel("gpu", Quantity.POWER, resolution=0.0, gain_u=0.05)
@@ -52,7 +53,7 @@ def boxcar(window_s: float = 0.1, delay_s: float = 0.004) -> SensorModel:
 def found() -> Comparison:
     """A slow sensor beside a fast one."""
     bench = pseudo_random_bench(0.13, SECONDS)
-    return compare([gpu(bench, boxcar()), meter(bench)], one_clock=True, regions=[Span(3.0, 11.0, "solve")])
+    return compare([gpu(bench, boxcar()), meter(bench)], one_clock=True, regions=[Span(3.0, 11.0, "solve"), LATE])
 
 
 def test_everything_about_a_slow_sensor_is_found_against_a_fast_one(found: Comparison) -> None:
@@ -86,6 +87,12 @@ def test_energies_differ_by_gain_and_offset_and_the_correction_undoes_it(found: 
     assert shown.sigmas == pytest.approx(shown.difference_j / combined)
     assert shown.corrected_j is not None
     assert shown.corrected_j.value == pytest.approx(truth, rel=0.008)  # section 8: 0.8 % over 6 s
+
+
+def test_where_readings_do_not_reach_over_a_region_it_is_said_that_it_is_not_corrected(found: Comparison) -> None:
+    shown = next(r for r in found.regions if r.region == LATE).energies["gpu"]
+    assert shown.corrected_j is None
+    assert any(why.startswith("gpu: not corrected: updates do not cover the interval") for why in shown.warnings)
 
 
 def test_a_meter_on_another_clock_is_moved_and_a_mark_keeps_its_place_in_the_load() -> None:
