@@ -118,6 +118,13 @@ def test_two_parts_of_one_domain_that_differ_are_found_out() -> None:
         check(Twice)
 
 
+@pytest.mark.parametrize("kind", [Counter, Gauge])
+def test_what_is_missing_because_it_was_not_believed_is_named(kind: type[Counter | Gauge]) -> None:
+    # The load takes 90 W every other second.
+    with pytest.raises(AssertionError, match=r"the total is off .* J; \w+: (it shows 90 W|its counter)"):
+        check(kind, all={"max_watts": 20.0})
+
+
 def test_a_counter_of_coarse_steps_may_differ_by_them() -> None:
     check(Twice, twin={"resolution": 3600.0})  # a meter's, of one watt-hour
 

@@ -31,12 +31,15 @@ class _Run:
     total : float
         NaN where the channels make no total.
     parts : dict of channel to joules
+    doubts : str
+        Why some of what channels showed was not believed, and so is not in the joules; as the end of a sentence.
     """
 
     start_ns: int
     end_ns: int
     total: float
     parts: dict[Channel, float]
+    doubts: str
 
     def truth(self, load: Load, epoch_ns: int) -> float:
         """Joules that the load used meanwhile."""
@@ -67,7 +70,8 @@ def _run(source: Source, clock: ManualClock, seconds: float, step_s: float) -> _
     (start_ns, first), (end_ns, last) = found[0], found[-1]
     used = last - first
     parts = dict(zip(layout.energy, used[1:].tolist(), strict=True))
-    return _Run(start_ns, end_ns, float(used[0]), parts)
+    doubts = [f"; {layout.names[i]}: {why}" for i, (_, why) in sorted(integrator.doubts.items())]
+    return _Run(start_ns, end_ns, float(used[0]), parts, "".join(doubts))
 
 
 def check_truth(
@@ -95,13 +99,14 @@ def check_truth(
     true = run.truth(truth, epoch)
     error = run.total - true
     allowed = relative * abs(true) + absolute_joules
-    require(abs(error) <= allowed, f"the total is off by {error:g} J of {true:g} J; allowed are {allowed:g} J")
-    _check_domains(run.parts, 2 * allowed)
+    clause = f"the total is off by {error:g} J of {true:g} J; allowed are {allowed:g} J"
+    require(abs(error) <= allowed, clause + run.doubts)
+    _check_domains(run, 2 * allowed)
     return error / true if true else 0.0
 
 
-def _check_domains(parts: dict[Channel, float], allowed: float) -> None:
-    placed = [(channel, joules) for channel, joules in parts.items() if channel.domain]
+def _check_domains(run: _Run, allowed: float) -> None:
+    placed = [(channel, joules) for channel, joules in run.parts.items() if channel.domain]
     for channel, joules in placed:
         for other, theirs in placed:
             one, two = f"{channel.name} ({joules:g} J)", f"{other.name} ({theirs:g} J)"
@@ -111,10 +116,10 @@ def _check_domains(parts: dict[Channel, float], allowed: float) -> None:
             if channel is not other and channel.domain == other.domain:
                 # An average lags behind a momentary power of the same part, so that much is left.
                 clause = f"{one} and {two} name one domain, {channel.domain!r}, and so measure the same"
-                require(abs(joules - theirs) - 0.1 * max(joules, theirs) <= apart, clause)
+                require(abs(joules - theirs) - 0.1 * max(joules, theirs) <= apart, clause + run.doubts)
             elif channel.domain.startswith(f"{other.domain}/"):
                 clause = f"{one} is a part of {two} by its domain, {channel.domain!r}, and uses no more"
-                require(joules <= 1.1 * theirs + apart, clause)
+                require(joules <= 1.1 * theirs + apart, clause + run.doubts)
 
 
 def check_turns(
@@ -148,4 +153,4 @@ def check_turns(
             f"{channel.name} shows {share:.4g} of the load at first and {then:.4g} over {seconds / 3600:.1f} h, read "
             f"every {step_s:.3g} s: check its wrap ({channel.wrap}) and the deadline ({source.traits.deadline_s} s)"
         )
-        require(abs(then - share) <= relative * max(share, then) + off, clause)
+        require(abs(then - share) <= relative * max(share, then) + off, clause + run.doubts)
