@@ -18,3 +18,17 @@ def of_a_handler(error: BaseException) -> bool:
                 return True
         trace = trace.tb_next
     return False
+
+
+def let_out(error: BaseException) -> None:
+    """Raise what a handler raised, of the errors that one was raised from; return if none of them came so."""
+    cause = error.__cause__
+    while cause is not None and not of_a_handler(cause):
+        cause = cause.__cause__
+    if cause is None:
+        return
+    before = cause.__context__
+    try:
+        raise cause
+    finally:
+        cause.__context__ = before  # else each of the two would have come out of the other

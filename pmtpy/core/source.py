@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy._handlers import let_out
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Row
@@ -225,9 +226,11 @@ def columns(channels: Sequence[Channel]) -> int:
 class PolledSource(Source):
     """A source whose device is asked, one reading at a time. A subclass writes :meth:`poll`.
 
-    A failed reading (:class:`ReadError`) becomes a lost row. Readings that fail for ``gone_after_s`` without one
-    between them that does not, or a register that stays silent for ``stale_s``, mean that the device is gone. It is a
-    matter of time and not of calls: whoever reads in a tight loop makes hundreds while a device is busy for a moment.
+    A failed reading (:class:`ReadError`) becomes a lost row; what a signal's handler of the program raised, and was
+    taken for the failure (``from`` it), comes out of the reading as itself. Readings that fail for ``gone_after_s``
+    without one between them that does not, or a register that stays silent for ``stale_s``, mean that the device is
+    gone. It is a matter of time and not of calls: whoever reads in a tight loop makes hundreds while a device is busy
+    for a moment.
     """
 
     gone_after_s: float = 2.0
@@ -285,9 +288,11 @@ class PolledSource(Source):
         try:
             counts = self.poll()
         except ReadError as error:
+            let_out(error)
             self._failed(error, before)
             return Block.empty(columns(self.channels))
         except SourceLostError as error:
+            let_out(error)
             self._lost = error
             raise
         after = self._clock.now_ns()
@@ -335,7 +340,8 @@ class PolledSource(Source):
             start = self._clock.now_ns()
             try:
                 anew = self.poll()
-            except (ReadError, SourceLostError):
+            except (ReadError, SourceLostError) as error:
+                let_out(error)
                 break  # the next reading will tell; this one is good
             end = self._clock.now_ns()
             if isinstance(anew, Block):  # no later one says that a counter has begun anew

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin, get_type_hints
 
 from pmtpy._extras import require
-from pmtpy._handlers import of_a_handler
+from pmtpy._handlers import let_out, of_a_handler
 from pmtpy._loading import LOADING
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Clock, interval_seconds
@@ -345,7 +345,8 @@ def _typed_errors(backend: str, target: str) -> Iterator[None]:
     """Turn what a backend did not foresee into an error of ours: nobody should have to catch everything."""
     try:
         yield
-    except PmtError:
+    except PmtError as error:
+        let_out(error)
         raise
     except Exception as error:
         if of_a_handler(error):

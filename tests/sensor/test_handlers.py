@@ -6,20 +6,23 @@ import functools
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import pmtpy as pmt
 from pmtpy._handlers import of_a_handler
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import ManualClock
+from pmtpy.core.rows import Row
+from pmtpy.core.source import PolledSource
 from pmtpy.emulators import Tree, World, cray, hwmon, iio, jetson, occ, rapl
 from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
 from pmtpy.emulators.world import make_world
-from pmtpy.errors import BackendUnavailableError
+from pmtpy.errors import BackendUnavailableError, PmtError, ReadError, SourceLostError
 from pmtpy.sensor import registry
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="needs a signal of the program's own")
@@ -197,6 +200,98 @@ def test_it_comes_out_of_the_list_of_sensors_wherever_the_kernel_is_asked(
     for line in dict.fromkeys(lines):
         with pytest.raises(TimeoutError, match="time is up"):
             _watched(functools.partial(_interrupted_at, line))
+
+
+class Meter(PolledSource):
+    """As an author of a backend writes it by the guide: whatever the system says becomes an error of pmtpy."""
+
+    identity, channels = Identity("nvml", "meter"), (Channel("gpu", Quantity.POWER, domain="gpu/0"),)
+    ask: Callable[[], object] = staticmethod(lambda: None)  # what a reading waits for
+    lasts: type[PmtError] = ReadError
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.clock = clock
+
+    def poll(self) -> Sequence[float]:
+        try:
+            self.ask()
+        except (OSError, ValueError) as error:
+            raise self.lasts(f"the meter: {error}") from error
+        return [5.0]
+
+
+@pytest.mark.parametrize("kind", [TimeoutError, ValueError])
+@pytest.mark.parametrize("lasts", [ReadError, SourceLostError])
+def test_it_comes_out_of_a_backend_that_takes_it_for_a_failure_of_its_device(
+    kind: type[Exception], lasts: type[PmtError], handle: Callable[[Any], None]
+) -> None:
+    handle(functools.partial(stop, kind))
+    source = Meter(ManualClock())
+    source.lasts, source.ask = lasts, interrupted
+    with pytest.raises(kind, match="time is up") as raised:
+        source.read_row()
+    seen, one = set[int](), cast("BaseException | None", raised.value)
+    while one is not None:  # whoever asks where it came from comes to an end
+        assert id(one) not in seen
+        seen.add(id(one))
+        one = one.__cause__ or one.__context__
+    source.ask = lambda: None
+    row = source.read_row()
+    assert isinstance(row, Row)
+    assert (row.counts, row.lost) == ((5.0,), 0)
+
+
+def test_it_comes_out_of_a_reading_that_is_made_again_because_the_first_was_held_up(
+    handle: Callable[[Any], None],
+) -> None:
+    handle(functools.partial(stop, TimeoutError))
+    source = Meter(ManualClock())
+    source.read_row()
+    calls: list[int] = []
+
+    def held_up() -> None:
+        calls.append(1)
+        source.clock.advance(1.0)
+        if len(calls) > 1:
+            interrupted()
+
+    source.ask = held_up
+    with pytest.raises(TimeoutError, match="time is up"):
+        source.read_row()
+
+
+def test_it_comes_out_of_the_opening_by_such_a_backend(
+    handle: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(device: str | None, *, clock: ManualClock) -> Meter:
+        try:
+            interrupted()
+        except OSError as error:
+            raise BackendUnavailableError("nvml", str(error)) from error
+        return Meter(clock)
+
+    handle(functools.partial(stop, TimeoutError))
+    monkeypatch.setattr("pmtpy.backends.nvml.open_source", opened)
+    with pytest.raises(TimeoutError, match="time is up"):
+        pmt.create("nvml:0", clock=ManualClock())
+
+
+def test_a_failure_that_the_program_handles_while_it_reads_is_none_of_this_reading(
+    handle: Callable[[Any], None],
+) -> None:
+    handle(functools.partial(stop, TimeoutError))
+    source = Meter(ManualClock())
+
+    def broken() -> None:
+        raise OSError("no answer")
+
+    source.ask = broken
+    try:
+        interrupted()
+    except TimeoutError:
+        assert len(source.read()) == 0
+    assert "no answer" in source.last_failure
 
 
 def test_what_a_library_raises_by_itself_is_none_of_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
