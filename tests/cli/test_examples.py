@@ -19,6 +19,7 @@ import pytest
 
 from pmtpy.cli import VERBS, _parser
 from pmtpy.cli.command import split_command
+from pmtpy.sensor.registry import BACKENDS
 from tests.support.prepared import Prepared
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ _WRITES = {"-f", "--file", "-o", "--output", "--dump", "--export", "--option"}
 
 # Hardware to its rehearsal, and what takes long or does not exist here to something that does.
 _INSTEAD = (
-    (r"\b(powersensor3|rapl|nvml|amdsmi|hwmon|jetson|occ|cray)(:(?!virtual)[\w/.]+)?(?![\w:.-])", r"\1:virtual"),
+    (rf"\b({'|'.join(BACKENDS)})(:(?!virtual)[\w/.]+)?(?![\w:.-])", r"\1:virtual"),
     (r"\./solve( --size 1000)?|python train\.py|\bsleep \d+", "sleep 0.2"),
     (r"\b[1-9]\d*s\b", "300ms"),
     (r"--samples \d+", "--samples 4000"),

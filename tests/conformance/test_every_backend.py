@@ -53,7 +53,7 @@ def test_a_backend_is_named_wherever_each_of_them_is() -> None:
             f"give {name} a row in the table of docs/which-sensor.md": f"[{name}](backends/{name}.md)" in table,
         }
         missing += [what for what, done in places.items() if not done]
-    assert not missing
+    assert not missing, "\n- ".join(["", *missing])
 
 
 @pytest.mark.parametrize("name", sorted(ALLOWED))

@@ -6,6 +6,7 @@ import pytest
 
 import pmtpy as pmt
 from pmtpy.errors import TargetError
+from pmtpy.sensor.registry import BACKENDS
 from pmtpy.sensor.sensor import acquisition_of
 
 
@@ -17,7 +18,7 @@ def test_the_world_ends_with_its_last_sensor(target: str) -> None:
         assert acquisition_of(sensor).intake.alive
 
 
-@pytest.mark.parametrize("backend", ["rapl", "hwmon", "jetson", "occ", "powersensor3", "nvml", "amdsmi", "cray"])
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
 def test_a_closed_sensor_that_is_still_named_lets_the_next_one_choose_its_load(backend: str) -> None:
     held = []
     for watts in (20, 30, 40):
