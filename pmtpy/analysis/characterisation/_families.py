@@ -2,7 +2,8 @@
 
 A kernel is a point of six numbers (``PARAMETERS``) whatever its family; the widths that a family does not have are 0.
 Times are seconds. What a kernel shows of a load is worked out in ``_forward``, where a search of it begins in
-``_initial_guess``, and ``pmtpy.core.Response`` undoes the one of a profile.
+``_initial_guess``, and ``pmtpy.core.response`` names and undoes the one of a profile: a row alone would be fitted as
+the boxcar of its window. ``tests/analysis/characterisation/test_families.py`` holds them all against the widths here.
 """
 
 from __future__ import annotations
