@@ -214,7 +214,7 @@ def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, M
 
 
 def numbers(m: Measurement) -> dict[str, Any]:
-    """Return the four numbers of a measurement for JSON."""
+    """Return the energy of a measurement, and how it was found, for JSON."""
     return {
         "joules": number_or_none(m.joules),
         "watts": number_or_none(m.watts),

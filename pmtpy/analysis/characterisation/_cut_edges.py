@@ -64,7 +64,7 @@ class _Kernels:
         return _Kernels(self.families + other.families, *(np.concatenate(pair) for pair in arrays))
 
     def fits(self, problem: Problem, weights: Floats) -> list[Fit]:
-        """Return their fits: gains and intercepts are solved for as :func:`linear` does."""
+        """Return their fits: gains and intercepts are solved for as ``_forward.linear`` does."""
         share = weights / np.sum(weights)
         mean = (self.shown @ share)[:, None]
         apart, y = self.shown - mean, problem.y - problem.y @ share

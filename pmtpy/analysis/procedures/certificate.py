@@ -1,6 +1,7 @@
 """What a sensor shows of steady levels and of repeated short loads, and whether that is within stated rules.
 
-Pure: arrays in, records out. Times are seconds on one clock, powers watts, limits as :class:`Rules` says.
+Pure: arrays in, records out. Times are seconds on one clock, powers watts, limits as
+:class:`~pmtpy.lab.certify_rules.Rules` says.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """hwmon: any power or energy reading of a Linux hwmon chip, by chip and label.
 
 Serves POWER9 (ibmpowernv), shunt monitors on I2C (INA226 and its family), ACPI power meters (NVIDIA Grace), graphics
-cards (amdgpu, xe, i915) and supplies. :mod:`.device` finds the files, :mod:`.channels` knows what they measure. It must
-never add readings whose relation nobody described: such a chip has channels and no total, until labels are chosen.
+cards (amdgpu, xe, i915) and supplies. :mod:`._device` finds the files, :mod:`._channels` knows what they measure. It
+must never add readings whose relation nobody described: such a chip has channels and no total, until labels are chosen.
 
 Facts: Linux ``Documentation/hwmon/`` (sysfs-interface, ibmpowernv, ina2xx, acpi_power_meter, corsair-psu, pmbus),
 ``Documentation/gpu/amdgpu/thermal.rst``,

@@ -1,6 +1,6 @@
 """Why NVIDIA GPUs cannot be measured on a machine, and the exact cure.
 
-Facts: :mod:`.errors`; that a GPU is there at all is told by the PCI bus or the driver's own folder in ``/proc``, since
+Facts: :mod:`._errors`; that a GPU is there at all is told by the PCI bus or the driver's own folder in ``/proc``, since
 NVML says "not found" for a machine without driver and for one without GPU alike.
 """
 

@@ -1,7 +1,7 @@
 """RAPL: the energy counters of x86 processors, one device for the whole host.
 
 Two ways lead to the same counters: the powercap tree of sysfs (:mod:`~pmtpy.backends.rapl._device`) and, where that may
-not be read, perf events (:mod:`~pmtpy.backends.rapl._perf`). Both name their channels alike (:mod:`.channels`).
+not be read, perf events (:mod:`~pmtpy.backends.rapl._perf`). Both name their channels alike (:mod:`._channels`).
 The source hands out counts; wraps, restarts and totals are made out above, from what the channels say. It must never
 hand out a number that a file did not hold, nor keep silent about a zone that the total lacks.
 

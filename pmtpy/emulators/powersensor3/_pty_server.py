@@ -1,6 +1,6 @@
 """A board behind a real pseudo-terminal, for any host program. Runs in a process of its own.
 
-The loop wakes every :data:`TICK_S` while frames flow, writes what is due, and never falls behind silently: frames are
+The loop wakes every :data:`_TICK_S` while frames flow, writes what is due, and never falls behind silently: frames are
 numbered by time, so a late wake-up sends more of them, and frames that the host leaves unread are missing in the
 timestamps, as with the real board.
 
