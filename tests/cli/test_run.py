@@ -238,6 +238,24 @@ def test_a_run_whose_energy_is_not_known_is_in_no_mean() -> None:
         assert "t: 1 of 3 runs are left out: less than 95% of their energy is known" in shown
 
 
+def test_the_page_tells_each_key_of_the_document() -> None:
+    def measured(name: str, **channels: Measurement) -> Measurement:
+        number = (1.0, 50.0, 50.0, 0.1, "counter", None, None, 1.0, 0, ())
+        return Measurement("TARGET", name, *number, virtual=False, channels=channels)
+
+    def keys(found: object) -> set[str]:
+        inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+        return set(found if isinstance(found, dict) else ()).union(*map(keys, inner))
+
+    one = measured("total", CHANNEL=measured("CHANNEL"))
+    lost = Run(0, 1.0, {"TARGET": SourceLostError("gone")}, None, {"TARGET": one})
+    runs = [Run(0, 1.0, {"TARGET": one}, one, {}), Run(0, 1.0, {"TARGET": one}, one, {}), lost]
+    made = keys(document(["x"], runs, {"TARGET": one}, 3)) - {"TARGET", "CHANNEL"}
+    told = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    assert len(made) > 20
+    assert not [key for key in made if f"`{key}`" not in told]
+
+
 @pytest.mark.parametrize(
     ("command", "status"),
     [
