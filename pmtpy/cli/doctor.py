@@ -7,14 +7,13 @@ read once, since some obstacles show only there. Nothing is changed, and a port 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pmtpy.backends import rules
 from pmtpy.backends.machine import Machine
@@ -23,10 +22,9 @@ from pmtpy.cli.terminal import show
 from pmtpy.cli.values import add_json
 from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.presentation import amount
-from pmtpy.core.source import Discovery
 from pmtpy.core.state import State
 from pmtpy.errors import BackendUnavailableError, Finding, Obstacle, PmtError, SourceLostError, TargetError, Verdict
-from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, split_target
+from pmtpy.sensor.registry import VIRTUAL, Backend, all_backends, backend_of, create, discover, split_target
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
 _SYSFS = "PMT_SYSFS_ROOT"
@@ -112,21 +110,13 @@ def _ask(row: Backend, device: str | None, machine: Machine, options: dict[str, 
     if device is not None and device.startswith(VIRTUAL):
         return (Finding(row.name, device, Verdict.WORKS, "an emulated device, which needs no hardware"),)
     try:
-        found = _discover(row, device, machine, options)
-    except ImportError as error:
-        reason = f"the module {row.module} cannot be imported: {error}"
-        return (Finding(row.name, "", Verdict.BROKEN, reason, Obstacle.LIBRARY),)
+        found = discover(row, {"device": device, "machine": machine, "sysfs_root": machine.sysfs, **options})
+    except BackendUnavailableError as error:
+        return (replace(error.finding, obstacle=error.finding.obstacle or Obstacle.LIBRARY),)
     wanted = found.devices if device is None else (device,)
     said = [f for f in found.findings if device in {None, f.device} or not f.device]
     silent = [each for each in wanted if each not in {f.device for f in said}] if found.devices or not said else []
     return (*said, *(Finding(row.name, each, Verdict.WORKS, "it is there") for each in silent))
-
-
-def _discover(row: Backend, device: str | None, machine: Machine, options: dict[str, object]) -> Discovery:
-    """Ask the backend what there is and what is in the way, of this machine if it wants to know of it."""
-    discover = importlib.import_module(row.module).discover
-    given = {"device": device, "machine": machine, "sysfs_root": machine.sysfs, **options}
-    return cast("Discovery", discover(**{k: v for k, v in given.items() if k in discover.__annotations__}))
 
 
 def _opened(finding: Finding, options: dict[str, object]) -> Result:

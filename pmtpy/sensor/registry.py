@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 GROUP = "pmtpy.backends"
 VIRTUAL = "virtual"
 _NO_CALIBRATION = "none"
+_TO_AUTHORS = "its author finds what a backend needs in docs/write-a-backend.md of pmtpy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +186,39 @@ def _module(row: Backend, text: str) -> types.ModuleType:
         raise BackendUnavailableError(row.name, f"the module {text} cannot be imported: {error}") from error
 
 
+def _function(row: Backend, name: str) -> Callable[..., Any]:
+    """Return one of the two functions that make a module a backend."""
+    found = getattr(_module(row, row.module), name, None)
+    if not callable(found):
+        why = f"the module {row.module} has no function {name}, so it is no backend"
+        raise BackendUnavailableError(row.name, why, _TO_AUTHORS)
+    return cast("Callable[..., Any]", found)
+
+
+def discover(row: Backend, given: Mapping[str, object] = types.MappingProxyType({})) -> Discovery:
+    """Ask a backend which devices there are; of what is ``given`` it gets what it takes.
+
+    Raises BackendUnavailableError: its module cannot be imported, is no backend, or failed.
+    """
+    with _typed_errors(row.name, row.name):
+        ask = _function(row, "discover")
+        if given:
+            import inspect  # slow to import, and a list does without
+
+            known = inspect.signature(ask).parameters
+            given = {key: value for key, value in given.items() if key in known}
+        found: object = ask(**given)
+        if not isinstance(found, Discovery):
+            why = f"discover of the module {row.module} returned {found!r}, which is no Discovery"
+            raise BackendUnavailableError(row.name, why, _TO_AUTHORS)
+        return found
+
+
 def opener(name: str, device: str | None) -> Callable[..., Source]:
     """Return the function that opens a device: the backend's own, or that of its emulated world."""
     row = backend_of(name)
     if device is None or not device.startswith(VIRTUAL):
-        return cast("Callable[..., Source]", _module(row, row.module).open_source)
+        return _function(row, "open_source")
     module = _module(row, row.virtual)
     if not hasattr(module, "open_virtual"):
         raise BackendUnavailableError(row.name, "it has no virtual device")
@@ -399,8 +428,9 @@ def list_sensors() -> list[Listing]:
 
 def _look(row: Backend) -> list[Listing]:
     try:
-        with _typed_errors(row.name, row.name):
-            found: Discovery = _module(row, row.module).discover()
+        found = discover(row)
+    except BackendUnavailableError as error:
+        return [Listing(row.name, row.name, "", available=False, reason=error.reason, remedy=error.remedy)]
     except PmtError as error:
         return [Listing(row.name, row.name, "", available=False, reason=str(error), remedy="")]
     if not found.devices:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import types
 from pathlib import Path
@@ -9,9 +10,12 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
+from pmtpy.backends.machine import Machine
+from pmtpy.cli.doctor import examine
 from pmtpy.core.clock import ManualClock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.emulators.world import make_world
+from pmtpy.errors import Verdict
 from pmtpy.sensor import registry
 from pmtpy.sensor.registry import Backend, canonical, options_from_text, split_target
 from tests.support.worlds import Gauge
@@ -85,6 +89,51 @@ def test_a_backend_from_outside_is_found_by_its_entry_point(monkeypatch: pytest.
     lines = [line for line in pmt.list_sensors() if line.backend == "stranger"]
     assert [line.target for line in lines] == ["stranger:front", "stranger:back"]
     assert all(line.available for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "returned", "said"),
+    [
+        ("open_source", Discovery(("",)), None),
+        ("discover", None, "the module stranger_backend has no function discover"),
+        ("", None, "returned None, which is no Discovery"),
+        ("", ["front"], r"returned \['front'\], which is no Discovery"),
+    ],
+)
+def test_of_a_stranger_that_is_no_backend_is_said_what_it_lacks(
+    lacks: str, returned: object, said: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _outside(monkeypatch, tmp_path)
+    module = sys.modules["stranger_backend"]
+    module.discover = lambda: returned  # type: ignore[attr-defined]
+    if lacks:
+        delattr(module, lacks)
+    (line,) = [line for line in pmt.list_sensors() if line.backend == "stranger"]
+    (found,) = examine(["stranger"], Machine(tmp_path, tmp_path / "sys"), opening=True)
+    if said is not None:
+        assert re.search(said, line.reason)
+        assert "write-a-backend" in line.remedy
+        assert re.search(said, found.finding.found)
+    else:
+        assert "has no function open_source" in found.finding.found
+        with pytest.raises(pmt.BackendUnavailableError, match="has no function open_source"):
+            pmt.create("stranger", clock=ManualClock())
+
+
+def test_a_stranger_is_given_the_machine_whether_its_arguments_have_types_or_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _outside(monkeypatch, tmp_path)
+    given: list[object] = []
+
+    def look(device=None, *, machine=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        given.append(machine)
+        return Discovery((device or "",))
+
+    sys.modules["stranger_backend"].discover = look  # type: ignore[attr-defined]
+    machine = Machine(tmp_path, tmp_path / "sys")
+    assert [r.finding.verdict for r in examine(["stranger"], machine, opening=False)] == [Verdict.WORKS]
+    assert given == [machine]
 
 
 def test_a_stranger_may_not_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
