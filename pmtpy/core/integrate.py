@@ -40,6 +40,15 @@ class Integrator:
     transforms : mapping of channel name to function
         Calibration: SI in, SI out, before a product is formed and before integration. On a counter it acts on the
         mean power of each interval.
+
+    Attributes
+    ----------
+    layout : Layout
+        As given.
+    lost : int
+        Rows that are known to be missing.
+    doubts : dict of int to (int, str)
+        Of each column (as of a Frame) of which energy was not known: at which row last, ns, and why.
     """
 
     def __init__(self, layout: Layout, transforms: Mapping[str, Transform] | None = None) -> None:
