@@ -58,6 +58,22 @@ def test_a_total_says_which_sensor_contradicts_the_one_that_is_summed(load: str,
         assert bool(said) == (not agree), (r["supply"], r["board"])
 
 
+def test_the_page_says_why_a_part_has_no_energy_that_is_in_no_total() -> None:
+    clock, source, sensor = counter_sensor()
+    sensor.close()
+    source = Counter(source.world)
+    source.channels = tuple(replace(c, max_watts=1.0) if c.name == "package0.core" else c for c in source.channels)
+    with Sensor(source, "parts", clock) as parts:
+        with pmt.region("some", parts) as region:
+            for _ in range(10):
+                clock.advance(0.1)
+                parts.read()
+        said = "jumped by an impossible amount"
+        assert region["parts"].channels["package0.core"].coverage < 0.5
+        assert not any(said in why for why in region["parts"].warnings)
+        assert sum(said in line for line in plain(page(region, None)).splitlines()) == 1
+
+
 def test_a_total_says_which_sensor_is_not_in_it() -> None:
     clock, source, sensor = counter_sensor()
     silent = Gauge(source.world)
