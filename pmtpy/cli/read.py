@@ -104,7 +104,7 @@ def document(reading: _Reading) -> dict[str, Any]:
         "channels": per_name,
         "coverage": reading.watched.coverage,
         "lost": state.lost,
-        "warnings": list(reading.watched.warnings),
+        "warnings": report.told(reading.watched),
     }
 
 
@@ -130,5 +130,5 @@ def page(reading: _Reading) -> list[Line | Table]:
         Line(title, Kind.HEADING),
         Line(f"  watts now, joules of the {reading.seconds:.3g} s since it was opened"),
         Table(rows, headed=False),
-        *(Line(f"  note: {warning}", Kind.NOTE) for warning in reading.watched.warnings),
+        *(Line(f"  note: {warning}", Kind.NOTE) for warning in report.told(reading.watched)),
     ]
