@@ -160,7 +160,9 @@ def _from_outside() -> Iterator[tuple[str, Backend]]:
     seen: dict[str, str] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in BACKENDS or seen.setdefault(entry.name, entry.value) != entry.value:
-            msg = f"two backends are called {entry.name!r}: {seen.get(entry.name, 'a built-in')} and {entry.value}"
+            both = f"{seen.get(entry.name, 'a built-in')} and {entry.value}"
+            by = entry.dist.name if entry.dist is not None else "the package that brings the latter"
+            msg = f"two backends are called {entry.name!r}: {both}; uninstall {by}, or have it renamed"
             raise TargetError(msg)
         yield entry.name, Backend(entry.name, entry.value, entry.value, f"from {entry.value}")
 
