@@ -46,6 +46,15 @@ class Intervals:
         """Return some of them."""
         return Intervals(self.after[rows], self.before[rows], self.changed[rows])
 
+    def densest(self, most: int) -> Intervals:
+        """Return the part of the recording that has most changes, if it has more than ``most``; so many of them."""
+        at = np.flatnonzero(self.changed)
+        if len(at) <= most:
+            return self
+        ends = self.before[at]
+        first = int(np.argmin(ends[most - 1 :] - ends[: len(ends) - most + 1]))
+        return self.part(slice(at[first], at[first + most - 1] + 1))
+
     @property
     def length(self) -> Floats:
         """How long each lasts."""

@@ -22,7 +22,7 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
     """Return candidates for the period, how far each may be off, relative, and the share of belief in it."""
     from scipy.special import logsumexp
 
-    part = _densest(seen)
+    part = seen.densest(_MOST_CHANGES)
     gaps = np.diff(part.before[part.changed])
     lo, hi = (
         (1.0 + STANDS_OUT * BLURS[0]) * poll,
@@ -59,17 +59,6 @@ def _pieces(part: Intervals, period: float) -> Floats:
     """Return the bounds of the pieces in which the phase is taken as one, none shorter than wanted."""
     start, end = float(part.after[0]), float(part.before[-1])
     return np.linspace(start, end, max(int((end - start) / (_PIECE * period)), 1) + 1)
-
-
-def _densest(seen: Intervals) -> Intervals:
-    """Return the part of the recording that has most changes, if it has more than are looked at."""
-    at = np.flatnonzero(seen.changed)
-    if len(at) <= _MOST_CHANGES:
-        return seen
-    ends = seen.before[at]
-    first = int(np.argmin(ends[_MOST_CHANGES - 1 :] - ends[: len(ends) - _MOST_CHANGES + 1]))
-    rows = slice(at[first], at[first + _MOST_CHANGES - 1] + 1)
-    return seen.part(rows)
 
 
 def too_fast(seen: Intervals) -> FasterThanPollsError:

@@ -30,7 +30,9 @@ _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
 # Standard uncertainties of a known period: three periods that have the variance of all.
 _PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
+_TELLING_CHANGES = 4000  # by which the blur is told
 _PATHS = 1000
+_OUT_OF_QUESTION = 3.0 * _MAX_NATS_BELOW_BEST  # of 1000 paths none is drawn from 7 nats on
 _PLACES = range(1, 7)  # in a poll; of more, each would be nearer to the next than what stamps are taken to be off by
 
 
@@ -62,8 +64,7 @@ class _Comb:
         self.block = float(self.edges[1] - self.edges[0])
         cells = int(np.clip(_CELLS_PER_POLL * period / float(np.median(seen.length)), 96, 400))
         self.cell, self.cells, self.soft = period / cells, cells, soft
-        self._make = partial(Comb, seen, period, self.cell, soft)
-        self._comb: Comb | None = None  # of an hour some 55 MB, so it is there only while it is asked
+        self._comb = Comb(seen, period, self.cell, soft)
         self.poll, self.span = float(np.median(seen.length)), end - start
         self._logs: dict[float, Floats] = {}
         self.begin_at = 0  # cells
@@ -76,7 +77,7 @@ class _Comb:
         if period not in self._logs:
             # From a period before: of each phase all updates count that polls tell of.
             edges = np.append(self.edges[0] - period, self.edges[1:])
-            blocks = partial(self._asked().blocks, period, edges, self.cells)
+            blocks = partial(self._comb.blocks, period, edges, self.cells)
             if not self._logs:
                 told = np.sum(blocks()[len(self.edges) // 2 - 2 :][:3], axis=0)
                 turns = np.exp(told - np.max(told) + 2j * math.pi * np.arange(self.cells) / self.cells)
@@ -86,15 +87,7 @@ class _Comb:
 
     def at_random(self) -> float:
         """Log-likelihood of changes at random."""
-        return self._asked().at_random()
-
-    def rest(self) -> None:
-        """Give the memory back until it is asked again."""
-        self._comb = None
-
-    def _asked(self) -> Comb:
-        self._comb = self._comb or self._make()
-        return self._comb
+        return self._comb.at_random()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +121,10 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float, *, k
         raise DeclinedError(msg)
     span, poll = float(comb.edges[-1] - comb.edges[0]), float(np.median(seen.length))
     reaches = [reach if known else max(near, 3.0 * walk / math.sqrt(span) + poll / span) for walk in _WALKS]
-    found = [w for walk, far in zip(_WALKS, reaches, strict=True) for w in _weigh(comb, period, far, walk, known=known)]
+    found = list[_Walk]()
+    for walk, far in zip(_WALKS, reaches, strict=True):
+        if not (found and _out_of_question(comb, max(found, key=lambda w: w.log), walk, known=known)):
+            found += _weigh(comb, period, far, walk, known=known)
     return _drawn(found, comb, period, seen, _PATHS)
 
 
@@ -138,16 +134,15 @@ def weigh(
     """Return the evidence of a walk of middling size above that of changes at random, and the likeliest period.
 
     And by how much of itself the likely ones may lie from it. With the blur that has most evidence: the more stamps are
-    off, the fewer polls tell something.
+    off, the fewer polls tell something. A part of the polls tells which, where there are many.
     """
-    poll = float(np.median(seen.length))
+    poll, part = float(np.median(seen.length)), seen.densest(_TELLING_CHANGES)
 
-    def by(soft: float, period: float, reach: float) -> tuple[float, _Comb, float, float]:
-        comb = _Comb(seen, period, soft)
+    def by(soft: float, period: float, reach: float, of: Intervals = part) -> tuple[float, _Comb, float, float]:
+        comb = _Comb(of, period, soft)
         found = _weigh(comb, period, reach, _WALKS[3], known=known)
         best = max(found, key=lambda w: w.log)
         above = best.log - comb.at_random()
-        comb.rest()
         return above, comb, best.period, (found[-1].period / found[0].period - 1.0) / 2.0
 
     first, *others = sorted({*(blur * poll for blur in BLURS), max(0.3 * resolution, BLURS[0] * poll)})
@@ -155,7 +150,11 @@ def weigh(
     about = (period, reach) if known else found[2:]
     for soft in others:
         found = max(found, by(soft, *about), key=lambda row: row[0])
-    return found
+    if part is seen:
+        return found
+    soft = found[1].soft
+    del found  # an hour's comb has 55 MB
+    return by(soft, period, reach, seen)
 
 
 def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, paths: int) -> PhasePath:
@@ -178,7 +177,7 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
     best: list[_Walk] = []
     if known:
         return _filter(comb, period * (1.0 + reach * _PERIOD_NODES), walk)
-    width_of_peak = math.hypot(comb.poll / 2.0 / comb.span, walk / math.sqrt(comb.span))
+    width_of_peak = _width_of_peak(comb, walk)
     for _ in range(4):
         n = int(np.clip(2.0 * math.ceil(reach / width_of_peak) + 1, _MIN_PERIODS, _MOST_PERIODS))
         periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, n))
@@ -194,6 +193,21 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
     width = math.log(float(best[1].period - best[0].period) / period)
     near = best[max(likely[0] - 1, 0) : likely[-1] + 2]
     return [_Walk(w.period, w.walk, w.log + width, w.states) for w in near]
+
+
+def _out_of_question(comb: _Comb, best: _Walk, walk: float, *, known: bool) -> bool:
+    """Whether a walk that is wilder than the likeliest so far is less likely by so much that no path of it is drawn.
+
+    The wilder a walk, the less it minds which period it is asked for: that of the likeliest will do.
+    """
+    log = _filter(comb, np.array([best.period]), walk)[0].log
+    share = 0.0 if known else math.log(_width_of_peak(comb, walk))  # of the periods, as _weigh counts them
+    return log + share < best.log - _OUT_OF_QUESTION
+
+
+def _width_of_peak(comb: _Comb, walk: float) -> float:
+    """Return how far apart periods may be, relative, that are told apart if the phase walks."""
+    return math.hypot(comb.poll / 2.0 / comb.span, walk / math.sqrt(comb.span))
 
 
 def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:

@@ -8,7 +8,7 @@ import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.results import Series
-from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
+from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, _phase, estimate_updates, update_series
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.rows import Floats, Ints
@@ -332,6 +332,16 @@ def test_what_all_times_of_a_wandering_phase_share_is_known_better_than_each_of_
     mean = float(np.mean(off[np.arange(len(off)), np.argmin(np.abs(off), axis=1)]))
     assert abs(mean) <= 1.96 * updates.shared_s
     assert updates.shared_s < 0.6 * updates.jitter_s
+
+
+def test_walks_that_no_path_is_drawn_of_are_left_out_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = draw(45, polls="irregular", load="telegraph", phase="steady", seconds=20.0)
+    found = estimate_updates(drawn.t_s, drawn.watts)
+    monkeypatch.setattr(_phase, "_OUT_OF_QUESTION", np.inf)
+    every = estimate_updates(drawn.t_s, drawn.watts)
+    assert every.period_s.contains(found.period_s.value)
+    assert found.period_s.half_width == pytest.approx(every.period_s.half_width, rel=0.15)
+    assert found.phase_s.value == pytest.approx(every.phase_s.value, abs=0.1 * every.phase_s.half_width)
 
 
 def test_fewer_times_share_more_but_never_more_than_each_is_off_by() -> None:
