@@ -6,15 +6,45 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.clocking._intervals import Intervals
+from pmtpy.analysis.clocking._intervals import Bools, Intervals
 from pmtpy.analysis.signal.estimate import STANDS_OUT
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Ints
 
 MAX_PERIOD_RATIO = 1.25  # period in the shortest that one comb serves
 _STRAY = 0.01  # chance that a poll brings a change without an update (a torn reading, a step of a clock)
 _POLLS_PER_RATE = 100  # polls at one rate, where they bring changes at random
 _PIECE = 1 << 18  # cells
 _SEEN = (0.2, 0.9)  # shares of the updates that bring a change: in each block one of them holds
+# Updates to a change, of more of which a lattice tells less than none at all: each of them that brings none, if of the
+# smaller share, is worth as much as a change that is no stray is at most.
+MOST_PER_CHANGE = 1.0 - math.log(_SEEN[-1] / _STRAY) / math.log1p(-_SEEN[0])
+
+
+class _Holes:
+    """Cells that a comb leaves out, since no poll tells of them, nor of what begins in them."""
+
+    def __init__(self, begin: Ints, end: Ints) -> None:
+        self._begin, self._end = begin, np.concatenate([[0], end])
+        self._gone = np.concatenate([[0], np.cumsum(end - begin)])
+
+    @classmethod
+    def between(cls, begin: Floats, end: Floats, longest: int) -> _Holes:
+        """Make them of where nothing is told, if something that begins there is ``longest`` cells long at most."""
+        first, last = np.ceil(begin).astype(np.int64), np.floor(end).astype(np.int64) - longest
+        return cls(first[last > first], last[last > first])
+
+    def hold(self, at: Ints) -> Bools:
+        """Return which cells are in a hole."""
+        return np.asarray(at < self._end[np.searchsorted(self._begin, at, side="right")], np.bool_)
+
+    def close(self, at: Ints) -> Ints:
+        """Return where cells are once the holes are left out: those in a hole are where it was."""
+        i = np.searchsorted(self._begin, at, side="right")
+        return np.asarray(at - self._gone[i] + np.maximum(self._end[i] - at, 0), np.int64)
+
+    def open(self, at: Ints) -> Ints:
+        """Return where cells were."""
+        return np.asarray(at + self._gone[np.searchsorted(self._begin - self._gone[:-1], at, side="right")], np.int64)
 
 
 class Comb:
@@ -36,8 +66,11 @@ class Comb:
         known = seen.known(period, soft)
         self._told = seen.changed[known]
         self.start = float(seen.after[0]) - 4.0 * period
-        cells = math.ceil((seen.before[-1] + 4.0 * period - self.start) / cell) - 1
-        knots, halo = np.append(seen.after, seen.before[-1]), math.ceil(STANDS_OUT * soft / cell) + 1
+        longest, halo = math.ceil(MAX_PERIOD_RATIO * self.cells), math.ceil(STANDS_OUT * soft / cell) + 1
+        holes = (seen.after[~known] - self.start) / cell + halo, (seen.before[~known] - self.start) / cell - halo
+        self._holes = _Holes.between(*holes, longest)
+        cells = int(self._holes.close(np.array(math.ceil((seen.before[-1] + 4.0 * period - self.start) / cell) - 1)))
+        knots = np.append(seen.after, seen.before[-1])
         totals = [
             np.concatenate([[0.0], np.cumsum(np.where(which, seen.length, 0.0))])
             for which in (known & seen.changed, known & ~seen.changed)
@@ -46,7 +79,7 @@ class Comb:
         for first in range(0, cells, _PIECE):
             last = min(first + _PIECE, cells)
             begin = max(first - halo, 0)
-            grid = self.start + cell * np.arange(begin, min(last + halo, cells) + 1)
+            grid = self.start + cell * self._holes.open(np.arange(begin, min(last + halo, cells) + 1))
             hit, miss = (
                 gaussian_filter1d(
                     np.diff(np.interp(grid, knots, total)) / cell, soft / cell, truncate=STANDS_OUT, mode="constant"
@@ -56,7 +89,7 @@ class Comb:
             rest = np.maximum(1.0 - hit - miss, 1e-12)
             for row, q in zip(log, _SEEN, strict=True):
                 np.log(hit * (q / _STRAY) + miss * (1.0 - q) + rest, out=row[first:last])
-        self._views = np.lib.stride_tricks.sliding_window_view(log, math.ceil(MAX_PERIOD_RATIO * self.cells), axis=1)
+        self._views = np.lib.stride_tricks.sliding_window_view(log, longest, axis=1)
 
     def blocks(self, period: float, edges: Floats, cells: int, begin_at: int = 0) -> Floats:
         """Log-likelihood of each block over phases: cells that updates lie behind ``k period``, shape (m, cells).
@@ -68,6 +101,8 @@ class Comb:
         edges = edges - begin_at * self.cell
         k = np.arange(math.ceil(edges[0] / period), math.ceil(edges[-1] / period))
         at = np.round((k * period - self.start) / self.cell).astype(np.int64) + begin_at
+        told = ~self._holes.hold(at)
+        k, at = k[told], self._holes.close(at[told])
         first = np.searchsorted(k, np.ceil(edges / period))
         out = np.empty((len(edges) - 1, cells), np.float64)
         most = max(1, _PIECE // cells)  # updates whose cells are held at once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from pmtpy.errors import DeclinedError
 
 Bools = npt.NDArray[np.bool_]
 
+_RUN = 16  # changes one after another that are kept together where there are more than can be weighed
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
@@ -54,6 +56,20 @@ class Intervals:
         ends = self.before[at]
         first = int(np.argmin(ends[most - 1 :] - ends[: len(ends) - most + 1]))
         return self.part(slice(at[first], at[first + most - 1] + 1))
+
+    def thinned(self, most: int) -> Intervals:
+        """Return about ``most`` of the changes, from all over the recording, with the polls between them.
+
+        Of what is left out nothing is known, as where polls are missing.
+        """
+        every = math.ceil(np.count_nonzero(self.changed) / most)
+        if every <= 1:
+            return self
+        run = (np.cumsum(self.changed) - self.changed) // _RUN
+        kept = np.asarray(run % every == 0, np.bool_)
+        starts = np.flatnonzero(kept | np.concatenate([[True], kept[:-1]]))
+        ends = np.append(starts[1:], len(kept)) - 1
+        return Intervals(self.after[starts], self.before[ends], (self.changed & kept)[starts])
 
     @property
     def length(self) -> Floats:

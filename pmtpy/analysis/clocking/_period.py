@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.clocking._comb import MAX_PERIOD_RATIO, Comb, log_mean_exp
+from pmtpy.analysis.clocking._comb import MAX_PERIOD_RATIO, MOST_PER_CHANGE, Comb, log_mean_exp
 from pmtpy.analysis.clocking._intervals import FasterThanPollsError, Intervals
 from pmtpy.analysis.clocking._phase import BLURS, weigh
 from pmtpy.analysis.signal.estimate import STANDS_OUT
@@ -30,6 +30,8 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
     )
     if hi <= lo:
         raise too_fast(seen)
+    told = float(np.sum(part.length[part.known(lo, 0.0)]))
+    lo = max(lo, told / (MOST_PER_CHANGE * float(np.sum(part.changed))))
     grid, score = list[float](), list[float]()
     while lo < hi:
         # A candidate moves the end of a piece by half a poll, or half a grain, from the last.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _BLOCK_S, _BLOCK_UPDATES, _MOST_BLOCKS = 1.0, 8.0, 121
+_MOST_CHANGES = 64 * _MOST_BLOCKS  # are weighed: of more the phases of blocks are no better known than to a cell
 _CELLS_PER_POLL = 24.0
 _JUMP = 1e-3  # chance of a jump from one block to the next, as of all that is held to be chance no more:
 ONE_IN_A_THOUSAND = -math.log(_JUMP)  # nats
@@ -27,10 +27,10 @@ _PIECE_S = 30.0
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
+_AT_ONCE = 32  # periods whose arrays are held
 # Standard uncertainties of a known period: three periods that have the variance of all.
 _PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
-_TELLING_CHANGES = 4000  # by which the blur is told
 _PATHS = 1000
 _OUT_OF_QUESTION = 3.0 * _MAX_NATS_BELOW_BEST  # of 1000 paths none is drawn from 7 nats on
 _PLACES = range(1, 7)  # in a poll; of more, each would be nearer to the next than what stamps are taken to be off by
@@ -66,24 +66,21 @@ class _Comb:
         self.cell, self.cells, self.soft = period / cells, cells, soft
         self._comb = Comb(seen, period, self.cell, soft)
         self.poll, self.span = float(np.median(seen.length)), end - start
-        self._logs: dict[float, Floats] = {}
-        self.begin_at = 0  # cells
+        told = np.sum(self._blocks(period)[pairs - 1 : pairs + 2], axis=0)
+        turns = np.exp(told - np.max(told) + 2j * math.pi * np.arange(cells) / cells)
+        self.begin_at = round((float(np.angle(np.sum(turns))) / (2.0 * math.pi) - 0.5) * cells)
 
     def logs(self, period: float) -> Floats:
         """Log-likelihood of each block over phases, which begin half a period from what the middle says.
 
         A path that goes on beyond them counts one update twice, or misses one: nothing that is likely is there.
         """
-        if period not in self._logs:
-            # From a period before: of each phase all updates count that polls tell of.
-            edges = np.append(self.edges[0] - period, self.edges[1:])
-            blocks = partial(self._comb.blocks, period, edges, self.cells)
-            if not self._logs:
-                told = np.sum(blocks()[len(self.edges) // 2 - 2 :][:3], axis=0)
-                turns = np.exp(told - np.max(told) + 2j * math.pi * np.arange(self.cells) / self.cells)
-                self.begin_at = round((float(np.angle(np.sum(turns))) / (2.0 * math.pi) - 0.5) * self.cells)
-            self._logs[period] = blocks(self.begin_at)
-        return self._logs[period]
+        return self._blocks(period, self.begin_at)
+
+    def _blocks(self, period: float, begin_at: int = 0) -> Floats:
+        # From a period before: of each phase all updates count that polls tell of.
+        edges = np.append(self.edges[0] - period, self.edges[1:])
+        return self._comb.blocks(period, edges, self.cells, begin_at)
 
     def at_random(self) -> float:
         """Log-likelihood of changes at random."""
@@ -97,7 +94,7 @@ class _Walk:
     period: float
     walk: float
     log: float
-    states: Floats
+    states: Floats | None  # none where no path is drawn
 
 
 def follow(seen: Intervals, period: float, reach: float, resolution: float, *, known: bool = False) -> PhasePath:
@@ -114,12 +111,13 @@ def follow(seen: Intervals, period: float, reach: float, resolution: float, *, k
     known : bool
         Whether that reach is the standard uncertainty of a period that is not looked for.
     """
-    log, comb, best, near = weigh(seen, period, reach, resolution, known=known)
+    told = seen.thinned(_MOST_CHANGES)
+    log, comb, best, near = weigh(told, period, reach, resolution, known=known)
     period = period if known else best
     if log < ONE_IN_A_THOUSAND:
         msg = f"no update period explains the changes better than chance: the best is {1e3 * period:.4g} ms"
         raise DeclinedError(msg)
-    span, poll = float(comb.edges[-1] - comb.edges[0]), float(np.median(seen.length))
+    span, poll = comb.span, comb.poll
     reaches = [reach if known else max(near, 3.0 * walk / math.sqrt(span) + poll / span) for walk in _WALKS]
     found = list[_Walk]()
     for walk, far in zip(_WALKS, reaches, strict=True):
@@ -134,12 +132,12 @@ def weigh(
     """Return the evidence of a walk of middling size above that of changes at random, and the likeliest period.
 
     And by how much of itself the likely ones may lie from it. With the blur that has most evidence: the more stamps are
-    off, the fewer polls tell something. A part of the polls tells which, where there are many.
+    off, the fewer polls tell something.
     """
-    poll, part = float(np.median(seen.length)), seen.densest(_TELLING_CHANGES)
+    poll = float(np.median(seen.length))
 
-    def by(soft: float, period: float, reach: float, of: Intervals = part) -> tuple[float, _Comb, float, float]:
-        comb = _Comb(of, period, soft)
+    def by(soft: float, period: float, reach: float) -> tuple[float, _Comb, float, float]:
+        comb = _Comb(seen, period, soft)
         found = _weigh(comb, period, reach, _WALKS[3], known=known)
         best = max(found, key=lambda w: w.log)
         above = best.log - comb.at_random()
@@ -150,11 +148,7 @@ def weigh(
     about = (period, reach) if known else found[2:]
     for soft in others:
         found = max(found, by(soft, *about), key=lambda row: row[0])
-    if part is seen:
-        return found
-    soft = found[1].soft
-    del found  # an hour's comb has 55 MB
-    return by(soft, period, reach, seen)
+    return found
 
 
 def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, paths: int) -> PhasePath:
@@ -163,7 +157,9 @@ def _drawn(found: list[_Walk], comb: _Comb, period: float, seen: Intervals, path
     share = np.exp(logs - np.max(logs))
     rng = np.random.default_rng(1)
     number = rng.multinomial(paths, share / np.sum(share))
-    drawn = [_draw(w, comb, int(n), rng) for w, n in zip(found, number, strict=True) if n]
+    drawn = [
+        _draw(w, w.states, comb, int(n), rng) for w, n in zip(found, number, strict=True) if n and w.states is not None
+    ]
     return _in_step(_read(drawn, comb, period, rng), seen)
 
 
@@ -211,16 +207,28 @@ def _width_of_peak(comb: _Comb, walk: float) -> float:
 
 
 def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
-    """Weigh the phases of each block by all blocks up to it, for each period."""
+    """Weigh the phases of each block by all blocks up to it, for each period; without states where they do not matter.
+
+    They are the largest arrays, of hundreds of periods at first.
+    """
+    found = list[_Walk]()
+    for part in np.array_split(periods, math.ceil(len(periods) / _AT_ONCE)):
+        found += _filter_at_once(comb, part, walk)
+        least = max(w.log for w in found) - _OUT_OF_QUESTION
+        found = [w if w.log > least else replace(w, states=None) for w in found]
+    return found
+
+
+def _filter_at_once(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
     from scipy.ndimage import convolve1d
 
-    logs = np.stack([comb.logs(float(period)) for period in periods])
-    tops = np.max(logs, axis=2)
-    weights = np.exp(logs - tops[:, :, None])
+    weights = np.stack([comb.logs(float(period)) for period in periods])
+    tops = np.max(weights, axis=2)
+    np.exp(np.subtract(weights, tops[:, :, None], out=weights), out=weights)
     step = _step(walk * math.sqrt(comb.block) / comb.cell, comb.cells)
     state = np.full((len(periods), comb.cells), 1.0 / comb.cells)
     evidence = np.sum(tops, axis=1)
-    for i in range(logs.shape[1]):
+    for i in range(weights.shape[1]):
         if i:
             state = (1.0 - _JUMP) * convolve1d(state, step, axis=1, mode="wrap") + _JUMP / comb.cells
         state = state * weights[:, i] + 1e-300
@@ -229,7 +237,7 @@ def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
         state /= total[:, None]
         weights[:, i] = state
     rows = zip(periods, evidence, weights, strict=True)
-    return [_Walk(float(period), walk, float(log), states) for period, log, states in rows]
+    return [_Walk(float(period), walk, float(log), states.copy()) for period, log, states in rows]
 
 
 def _step(sd: float, cells: int) -> Floats:
@@ -241,15 +249,15 @@ def _step(sd: float, cells: int) -> Floats:
     return np.asarray(p / np.sum(p), np.float64)
 
 
-def _draw(w: _Walk, comb: _Comb, n: int, rng: np.random.Generator) -> tuple[_Walk, Floats, Floats]:
+def _draw(w: _Walk, states: Floats, comb: _Comb, n: int, rng: np.random.Generator) -> tuple[_Walk, Floats, Floats]:
     """Draw paths backward: phases of the blocks in seconds, not wrapped, and what of their moves are jumps."""
     step = _step(w.walk * math.sqrt(comb.block) / comb.cell, comb.cells)
     half = len(step) // 2
-    total = np.cumsum(w.states[-1])
+    total = np.cumsum(states[-1])
     at = np.minimum(np.searchsorted(total, rng.random(n) * total[-1]), comb.cells - 1)
     path, jumps = [at], list[Floats]()
     move = np.arange(-half, half + 1)
-    for state in w.states[-2::-1]:
+    for state in states[-2::-1]:
         walked = state[(path[-1][:, None] + move) % comb.cells] * step * (1.0 - _JUMP)
         any_cell = np.full((n, 1), _JUMP / comb.cells)
         total = np.cumsum(np.concatenate([walked, any_cell], axis=1), axis=1)

@@ -254,7 +254,7 @@ def test_changes_at_random_instants_are_declined() -> None:
     t = np.arange(0.0, 20.0, 0.007)
     changes = np.cumsum(rng.exponential(0.1, 400))
     watts = rng.normal(100.0, 20.0, 401)[np.searchsorted(changes, t)]
-    with pytest.raises(DeclinedError, match="no update period"):
+    with pytest.raises(DeclinedError, match=r"no update period|may be"):
         estimate_updates(t, watts)
 
 
