@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.bench_dump import RATE_HZ, ROWS, board, stream
 from benchmarks.bench_powersensor3 import LOAD, SPEC, dump_share
-from benchmarks.common import report
+from benchmarks.common import cost_of, report
 from pmtpy.core.channel import Identity
 from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import VirtualBoard
@@ -150,18 +150,9 @@ def csv(megabytes: list[float]) -> dict[str, Any]:
                 "plot_html": [*verb, "plot", str(path), "-o", str(path.with_suffix(".html"))],
                 "open_in_view": [sys.executable, "-c", stored, str(path)],
             }.items():
-                here[f"{name}_cpu_s_and_peak_mb"] = _child(words)
+                here[f"{name}_cpu_s_and_peak_mb"] = cost_of(words)
             found[f"{each:g} MB"] = here
     return found
-
-
-def _child(words: list[str]) -> list[float]:
-    """Run a command; return its processor seconds and its peak of memory in MB."""
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as child:
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode == 0, words
-    return [used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3]
 
 
 def top() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -51,6 +52,18 @@ def spread(values: list[float]) -> dict[str, float]:
 def repeat(figure: Callable[[], float], times: int) -> dict[str, float]:
     """Take a figure several times."""
     return spread([figure() for _ in range(times)])
+
+
+def cost_of(words: list[str]) -> list[float]:
+    """Run a command; return its processor seconds and its peak of memory in MB.
+
+    With one thread of linear algebra, as measured programs should be run.
+    """
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}) as child:
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0, words
+    return [used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3]
 
 
 def side_by_side(

@@ -15,9 +15,6 @@ _STRAY = 0.01  # chance that a poll brings a change without an update (a torn re
 _POLLS_PER_RATE = 100  # polls at one rate, where they bring changes at random
 _PIECE = 1 << 18  # cells
 _SEEN = (0.2, 0.9)  # shares of the updates that bring a change: in each block one of them holds
-# Updates to a change, of more of which a lattice tells less than none at all: each of them that brings none, if of the
-# smaller share, is worth as much as a change that is no stray is at most.
-MOST_PER_CHANGE = 1.0 - math.log(_SEEN[-1] / _STRAY) / math.log1p(-_SEEN[0])
 
 
 class _Holes:
@@ -104,27 +101,43 @@ class Comb:
         told = ~self._holes.hold(at)
         k, at = k[told], self._holes.close(at[told])
         first = np.searchsorted(k, np.ceil(edges / period))
-        out = np.empty((len(edges) - 1, cells), np.float64)
+        out = np.zeros((len(edges) - 1, cells), np.float64)
+        rows = np.flatnonzero(np.diff(first))  # blocks that updates fall into
+        first = np.append(first[rows], first[-1])
         most = max(1, _PIECE // cells)  # updates whose cells are held at once
         begin = 0
-        while begin < len(out):  # blocks, as many as have so few updates; one at least
+        while begin < len(rows):  # as many blocks as have so few updates; one at least
             end = max(int(np.searchsorted(first, first[begin] + most, side="right")) - 1, begin + 1)
             at_here = at[first[begin] : first[end]]
             which = first[begin : end + 1] - first[begin]
             ones = np.ones(len(at_here), np.float32)
             sums = csr_array((ones, np.arange(len(at_here)), which), shape=(end - begin, len(at_here)))
-            out[begin:end] = log_mean_exp(np.stack([sums @ view[at_here, :cells] for view in self._views], axis=1))
+            shares = [sums @ view[at_here, :cells] for view in self._views]
+            out[rows[begin:end]] = log_mean_exp(np.stack(shares, axis=1))
             begin = end
         return out
 
     def at_random(self) -> float:
-        """The same of polls that bring changes at random, at a rate that differs from one hundred to the next."""
+        """The same of polls that bring changes at random: as strays do, or at a rate that differs by the hundred."""
         from scipy.special import betaln
 
         of = np.arange(len(self._told)) // _POLLS_PER_RATE
         polls, hits = np.bincount(of), np.bincount(of, self._told)
         log = betaln(hits + 1.0, polls - hits + 1.0) - hits * math.log(_STRAY) - (polls - hits) * math.log1p(-_STRAY)
-        return float(np.sum(log))
+        return max(float(np.sum(log)), 0.0)
+
+
+def most_evidence(seen: Intervals, period: float, soft: float, updates: int) -> float:
+    """The most that speaks for a lattice of ``period`` or up to ``MAX_PERIOD_RATIO`` times as long, in nats.
+
+    If in each piece of so many updates each change falls on one of them. Below zero no updates at all tell more.
+    """
+    known, longest = seen.known(period, soft), MAX_PERIOD_RATIO * period
+    of = np.floor((seen.before - seen.after[0]) / (updates * longest)).astype(np.int64)
+    hits = np.bincount(of, seen.changed & known)
+    misses = np.maximum(np.bincount(of, np.where(known, seen.length, 0.0)) / longest - hits, 0.0)
+    logs = [math.log(q / _STRAY) * hits + math.log1p(-q) * misses for q in _SEEN]
+    return float(np.sum(np.max(logs, axis=0)))
 
 
 def log_mean_exp(logs: Floats) -> Floats:

@@ -9,12 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.signal.estimate import STANDS_OUT
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 Bools = npt.NDArray[np.bool_]
 
 _RUN = 16  # changes one after another that are kept together where there are more than can be weighed
+# Polls to a period, of more of which neighbours are joined: a phase is looked for on 400 cells at most, and a poll that
+# is shorter than they are is missed by it. No whole number, nor near one, or bounds would keep step with the updates.
+MOST_POLLS = 64.382
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
@@ -56,6 +59,23 @@ class Intervals:
         ends = self.before[at]
         first = int(np.argmin(ends[most - 1 :] - ends[: len(ends) - most + 1]))
         return self.part(slice(at[first], at[first + most - 1] + 1))
+
+    def coarse(self, step_s: float) -> Intervals:
+        """Return what polls say that are no nearer to each other than so."""
+        return self.joined(self.starts(step_s))
+
+    def starts(self, step_s: float) -> Ints:
+        """Return from which on they are joined to be as long as that."""
+        if step_s <= float(np.median(self.length)):
+            return np.arange(len(self.after))
+        return np.flatnonzero(np.diff(np.floor((self.before - self.after[0]) / step_s), prepend=-1.0))
+
+    def joined(self, starts: Ints) -> Intervals:
+        """Join those from each start to the next."""
+        if len(starts) == len(self.after):
+            return self
+        ends = np.append(starts[1:], len(self.after)) - 1
+        return Intervals(self.after[starts], self.before[ends], np.logical_or.reduceat(self.changed, starts))
 
     def thinned(self, most: int) -> Intervals:
         """Return about ``most`` of the changes, from all over the recording, with the polls between them.

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.clocking._comb import MAX_PERIOD_RATIO, MOST_PER_CHANGE, Comb, log_mean_exp
-from pmtpy.analysis.clocking._intervals import FasterThanPollsError, Intervals
+from pmtpy.analysis.clocking._comb import MAX_PERIOD_RATIO, Comb, log_mean_exp, most_evidence
+from pmtpy.analysis.clocking._intervals import MOST_POLLS, FasterThanPollsError, Intervals
 from pmtpy.analysis.clocking._phase import BLURS, weigh
 from pmtpy.analysis.signal.estimate import STANDS_OUT
 from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
 
 _PIECE = 32  # updates over which a phase is taken as fixed at first; between pieces it is free, so that it may jump
 _GRAINS = 8.0  # of the period: no finer are phases resolved at first
@@ -30,20 +31,25 @@ def search(seen: Intervals, poll: float, step: float) -> list[tuple[float, float
     )
     if hi <= lo:
         raise too_fast(seen)
-    told = float(np.sum(part.length[part.known(lo, 0.0)]))
-    lo = max(lo, told / (MOST_PER_CHANGE * float(np.sum(part.changed))))
     grid, score = list[float](), list[float]()
     while lo < hi:
         # A candidate moves the end of a piece by half a poll, or half a grain, from the last.
         grain = max(poll, lo / _GRAINS)
-        band = np.arange(lo, min(hi, MAX_PERIOD_RATIO * lo), grain / (2.0 * _PIECE))
-        comb = Comb(part, lo, grain / 8.0, min(grain / 8.0, (lo - poll) / (2.0 * STANDS_OUT)))
-        score += [_free(comb, part, period) for period in band.tolist()]
-        grid += band.tolist()
+        band = np.arange(lo, min(hi, MAX_PERIOD_RATIO * lo), grain / (2.0 * _PIECE)).tolist()
+        cell = grain / 8.0
+        soft, coarse = min(cell, (lo - poll) / (2.0 * STANDS_OUT)), part.coarse(cell)
+        if most_evidence(coarse, lo, soft, _PIECE) > 0.0:
+            comb = Comb(coarse, lo, cell, soft)
+            score += [_free(comb, part, period) for period in band]
+            grid += band
         lo *= MAX_PERIOD_RATIO
+    if not grid:
+        msg = "no update period explains the changes better than chance: they come too seldom for any"
+        raise DeclinedError(msg)
     weighed, nears = list[tuple[float, float]](), dict[float, float]()
     for _, period in _distinct(list(zip(score, grid, strict=True)), poll):
-        log, _, better, near = weigh(part, period, max(2.0 * poll / period, 1.0 / _GRAINS) / _PIECE, step)
+        reach = max(2.0 * poll / period, 1.0 / _GRAINS) / _PIECE
+        log, _, better, near = weigh(part.coarse(period / MOST_POLLS), period, reach, step)
         weighed.append((log, better))
         nears[better] = near
     found = _distinct(weighed, poll)  # some have found the same

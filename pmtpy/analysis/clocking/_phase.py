@@ -10,7 +10,7 @@ import numpy as np
 from pmtpy.analysis.clocking._comb import Comb
 from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, STRAY, Z95, Estimate
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _BLOCK_S, _BLOCK_UPDATES, _MOST_BLOCKS = 1.0, 8.0, 121
@@ -27,7 +27,8 @@ _PIECE_S = 30.0
 _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
-_AT_ONCE = 32  # periods whose arrays are held
+_AT_ONCE, _MOST_KEPT = 32, 128  # periods whose arrays are held at once, and kept
+_FAR, _WILDER = 20.0, 10.0  # widths of a peak from which it is looked for by a walk that is so many times wilder
 # Standard uncertainties of a known period: three periods that have the variance of all.
 _PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
@@ -170,25 +171,34 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
     is as unlikely as at any other, so that nothing leads from there to the right one: polls at nearly half of the
     period see the same of one that is as much longer as it is shorter, but where they slip.
     """
-    best: list[_Walk] = []
     if known:
         return _filter(comb, period * (1.0 + reach * _PERIOD_NODES), walk)
-    width_of_peak = _width_of_peak(comb, walk)
+    if reach > _FAR * _width_of_peak(comb, walk):  # a wilder walk has a wider peak, which fewer periods find
+        period, reach = _around(*_about(comb, period, reach, _WILDER * walk))
     for _ in range(4):
-        n = int(np.clip(2.0 * math.ceil(reach / width_of_peak) + 1, _MIN_PERIODS, _MOST_PERIODS))
-        periods = period * (1.0 + reach * np.linspace(-1.0, 1.0, n))
-        best = _filter(comb, periods, walk)
-        # What is not on the grid of periods has its share too.
-        logs = np.array([w.log for w in best])
-        likely = np.flatnonzero(logs > np.max(logs) - _MAX_NATS_BELOW_BEST)
-        top = int(np.argmax(logs))
-        period = best[top].period
+        found, likely = _about(comb, period, reach, walk)
+        period, reach = _around(found, likely)
         if len(likely) >= _MIN_PERIODS // 3:
             break
-        reach *= (likely[-1] - likely[0] + 2.0) / (n - 1.0)
-    width = math.log(float(best[1].period - best[0].period) / period)
-    near = best[max(likely[0] - 1, 0) : likely[-1] + 2]
-    return [_Walk(w.period, w.walk, w.log + width, w.states) for w in near]
+    # What is not on the grid of periods has its share too, and what has no states.
+    near = found[max(likely[0] - 1, 0) : likely[-1] + 2]
+    kept = [w for w in near if w.states is not None]
+    share = math.log(len(near) / len(kept) * (found[1].period / found[0].period - 1.0))
+    return [replace(w, log=w.log + share) for w in kept]
+
+
+def _about(comb: _Comb, period: float, reach: float, walk: float) -> tuple[list[_Walk], Ints]:
+    """Filter a walk at periods about one; and return which of them are likely."""
+    n = int(np.clip(2.0 * math.ceil(reach / _width_of_peak(comb, walk)) + 1, _MIN_PERIODS, _MOST_PERIODS))
+    found = _filter(comb, period * (1.0 + reach * np.linspace(-1.0, 1.0, n)), walk)
+    logs = np.array([w.log for w in found])
+    return found, np.flatnonzero(logs > np.max(logs) - _MAX_NATS_BELOW_BEST)
+
+
+def _around(found: list[_Walk], likely: Ints) -> tuple[float, float]:
+    """Return the period in the middle of the likely ones, and by how much of itself it may be wrong."""
+    first, last, step = found[likely[0]].period, found[likely[-1]].period, found[1].period - found[0].period
+    return (first + last) / 2.0, ((last - first) / 2.0 + step) / first
 
 
 def _out_of_question(comb: _Comb, best: _Walk, walk: float, *, known: bool) -> bool:
@@ -207,15 +217,17 @@ def _width_of_peak(comb: _Comb, walk: float) -> float:
 
 
 def _filter(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
-    """Weigh the phases of each block by all blocks up to it, for each period; without states where they do not matter.
+    """Weigh the phases of each block by all blocks up to it, for each period.
 
-    They are the largest arrays, of hundreds of periods at first.
+    States, the largest arrays, are kept of those only that paths may be drawn of, and of some if there are many.
     """
-    found = list[_Walk]()
+    found, every = list[_Walk](), 1
     for part in np.array_split(periods, math.ceil(len(periods) / _AT_ONCE)):
         found += _filter_at_once(comb, part, walk)
         least = max(w.log for w in found) - _OUT_OF_QUESTION
-        found = [w if w.log > least else replace(w, states=None) for w in found]
+        while sum(w.log > least for w in found[::every]) > _MOST_KEPT:
+            every *= 2
+        found = [w if w.log > least and i % every == 0 else replace(w, states=None) for i, w in enumerate(found)]
     return found
 
 
@@ -345,9 +357,10 @@ def _left_open(place: Floats, soft_s: float, poll_s: float) -> float:
     These are shares of ``poll_s``, the time from one to the next place of reads that keep step. If all fall into one
     half of it, nothing shows whether it is stamps that scatter or reads.
     """
-    blocks = np.array_split(np.exp(2j * math.pi * place), max(len(place) // 10, 1))
-    power = np.array([abs(np.mean(block)) ** 2 for block in blocks])
-    by = STRAY * max(float(np.mean(power - (1.0 - power) / max(len(blocks[-1]) - 1, 1))), 0.0) * soft_s
+    starts = np.arange(max(len(place) // 10, 1)) * len(place) // max(len(place) // 10, 1)
+    many = np.diff(starts, append=len(place))
+    power = np.abs(np.add.reduceat(np.exp(2j * math.pi * place), starts) / many) ** 2
+    by = STRAY * max(float(np.mean(power - (1.0 - power) / np.maximum(many - 1, 1))), 0.0) * soft_s
     order = np.sort(place)
     gaps = np.diff(order, append=order[0] + 1.0)
     if np.max(gaps) > 0.5:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pmtpy.analysis.clocking._intervals import MIN_CHANGES, Bools, FasterThanPollsError, Intervals, few_own, own_changes
+from pmtpy.analysis.clocking._intervals import (
+    MIN_CHANGES,
+    MOST_POLLS,
+    Bools,
+    FasterThanPollsError,
+    Intervals,
+    few_own,
+    own_changes,
+)
 from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
 from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate
@@ -206,6 +214,8 @@ def _weighed(
         named = " or ".join(f"{1e3 * p:.4g} ms ({100 * s:.0f} %)" for p, s in odds if s > 0.02)
         msg = f"the update period may be {named}"
         raise DeclinedError(msg, polls="poll at irregular intervals, below a fifth of the shortest")
+    starts = seen.starts(period / MOST_POLLS)
+    seen, own = seen.joined(starts), np.logical_or.reduceat(own, starts)
     path = follow(seen, period, reach, step)
     return path, explained(seen, path, own), odds
 

@@ -63,6 +63,18 @@ def test_of_many_changes_runs_from_all_over_the_recording_are_kept() -> None:
     assert seen.thinned(10**6) is seen
 
 
+def test_polls_that_are_joined_say_of_longer_times_what_they_said() -> None:
+    t, watts = _polls(60.0)
+    seen = Intervals.between(t, watts)
+    few = seen.coarse(3.1 * POLL_S)
+    np.testing.assert_array_equal(few.after[1:], few.before[:-1])
+    assert (few.after[0], few.before[-1]) == (seen.after[0], seen.before[-1])
+    assert np.median(few.length) == pytest.approx(3.1 * POLL_S, rel=0.1)
+    inside = np.searchsorted(few.before, seen.before[seen.changed])
+    np.testing.assert_array_equal(np.unique(inside), np.flatnonzero(few.changed))
+    assert seen.coarse(0.9 * POLL_S) is seen
+
+
 def test_what_polls_say_does_not_hang_on_what_is_left_out_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
     t, watts = _polls(60.0)
     kept = ((t < 20.0) | (t > 27.3)) & ((t < 35.0) | (t > 35.2)) & ((t < 40.0) | (t > 59.0))

@@ -249,6 +249,19 @@ def test_polls_that_pause_longer_than_the_period_are_declined() -> None:
         estimate_updates(t, np.repeat(np.random.default_rng(1).normal(100.0, 10.0, 41), 2)[1:81])
 
 
+def test_a_register_of_seconds_that_is_polled_each_millisecond_is_found() -> None:
+    rng = np.random.default_rng(1)
+    t = np.arange(0.0, 120.0, 0.001)
+    t += rng.uniform(0.0, 0.0005, len(t))
+    shown = np.floor(t / 2.0 + 0.3).astype(np.int64)
+    clock = estimate_updates(t, rng.normal(100.0, 3.0, shown[-1] + 1)[shown])
+    assert clock.period_s.contains(2.0)
+    assert clock.period_s.half_width < 1e-3
+    assert clock.poll_s == pytest.approx(0.001, rel=0.05)
+    off = clock.times(np.arange(-20, 20)) - 1.4
+    np.testing.assert_allclose(off - 2.0 * np.round(off / 2.0), 0.0, atol=0.01)
+
+
 def test_changes_at_random_instants_are_declined() -> None:
     rng = np.random.default_rng(5)
     t = np.arange(0.0, 20.0, 0.007)

@@ -1,0 +1,67 @@
+"""What recordings of a million polls cost: processor seconds and peak of memory of whole commands.
+
+``python -m benchmarks.bench_characterise [POLLS]`` draws one-hour-like recordings of three registers: one of 10.7 ms
+polled three times a period, one of 100 ms polled each 3.6 ms, one of 1 s polled as often; writes each with the stamps
+of its load; and runs ``pmtpy characterise`` on each alone and with the stamps, and ``pmtpy compare`` of the first two.
+Prints one JSON document. 150 MB of disk are needed where temporary files go (TMPDIR).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import cost_of, report
+
+_REGISTERS_S = {"10.7 ms": (0.0107, 0.0032), "100 ms": (0.1, 0.0036), "1 s": (1.003, 0.0036)}  # period, and of polls
+_START_S = 1.7e9
+_GRID_S = 1e-3
+
+
+def _draw(path: Path, period_s: float, poll_s: float, polls: int, rng: np.random.Generator) -> None:
+    """Write what polls of a register show that averages its period, and when its load was switched."""
+    t = poll_s * (np.arange(polls) + rng.uniform(0.0, 0.3, polls))
+    switched = np.cumsum(rng.exponential(0.8, round(t[-1])) + 0.03)
+    switched = switched[switched < t[-1] - 1.0]
+    grid = np.arange(0.0, t[-1] + 1.0, _GRID_S)
+    watts = np.where(np.searchsorted(switched, grid) % 2, 250.0, 80.0)
+    joules = np.concatenate([[0.0], np.cumsum(watts) * _GRID_S])
+    renewed = period_s * (np.arange(1, int(t[-1] / period_s)) + 1.0 / 3.0)
+    ends = np.append(grid, grid[-1] + _GRID_S)
+    mean = (np.interp(renewed, ends, joules) - np.interp(renewed - period_s, ends, joules)) / period_s
+    shown = np.round(mean + 0.2 * rng.standard_normal(len(mean)), 2)
+    read = shown[np.clip(np.searchsorted(renewed, t) - 1, 0, None)]
+    with path.open("w", encoding="utf-8") as file:
+        file.write("time,elapsed,marker,lost,total_W\n")
+        file.writelines(f"{_START_S + at:.6f},{at:.6f},,0,{w:.2f}\n" for at, w in zip(t, read, strict=True))
+    stamps = [f"{round(1e6 * (_START_S + at))}\n" for at in switched]
+    _stamps(path).write_text("timestamp\n" + "".join(2 * stamp for stamp in stamps), encoding="utf-8")
+
+
+def _stamps(path: Path) -> Path:
+    return path.with_name(f"load of {path.name}")
+
+
+def main() -> None:
+    """Draw, run, print."""
+    polls = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    rng = np.random.default_rng(1)
+    verb = [sys.executable, "-m", "pmtpy"]
+    found: dict[str, Any] = {"polls": polls}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{name}.csv" for name in _REGISTERS_S]
+        for path, (period_s, poll_s) in zip(paths, _REGISTERS_S.values(), strict=True):
+            _draw(path, period_s, poll_s, polls, rng)
+            alone = [*verb, "characterise", str(path)]
+            found[f"{path.stem}: cpu_s_and_peak_mb"] = cost_of(alone)
+            found[f"{path.stem}, with stamps: cpu_s_and_peak_mb"] = cost_of([*alone, "--load", str(_stamps(path))])
+        found["compare: cpu_s_and_peak_mb"] = cost_of([*verb, "compare", *map(str, paths[:2])])
+    report(found)
+
+
+if __name__ == "__main__":
+    main()
