@@ -244,6 +244,7 @@ def test_rows_that_wait_count_to_the_size_of_a_file(tmp_path: Path) -> None:
         sink.write(frame(i * 20, (i + 1) * 20, 50.0))
     assert len([f for f in files(tmp_path) if not f.endswith(".tmp")]) >= 2, "a logger that is killed loses the last"
     sink.close(ending())
+    assert max(p.stat().st_size for p in tmp_path.rglob("*.parquet")) <= 10_000
     assert pmt.dataset(tmp_path).energies().fetchall()[0][3] == pytest.approx(50.0 * (2000 - 1))
 
 
@@ -304,32 +305,75 @@ def test_a_daemon_writes_on_where_it_began_and_leaves_alone_what_has_its_number(
     assert row[3] == pytest.approx(2490.0)
 
 
-def test_on_a_full_disk_no_half_file_stays_and_the_loss_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink = DataSetSink(DataSetPlace(tmp_path, "n0"), header(MIDNIGHT))
-    room = [50]
+class _Disk:
+    """A disk that is full at times."""
 
-    def write_some(fd: int, chunk: bytes) -> None:
-        room[0] -= len(chunk)
-        if room[0] < 0:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        monkeypatch.setattr("pmtpy.io.write.file._write_all", self._write)
+
+    def _write(self, fd: int, chunk: bytes) -> None:
+        if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
         os.write(fd, chunk)
 
-    monkeypatch.setattr("pmtpy.io.write.file._write_all", write_some)
+
+def test_on_a_full_disk_no_half_file_stays_and_the_loss_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _Disk(monkeypatch)
+    sink = DataSetSink(DataSetPlace(tmp_path, "n0"), header(MIDNIGHT))
+    sink.write(frame(0, 40_000, 50.0))
+    disk.full = True
     with pytest.raises(
-        SinkError, match=r"cannot write .*-0000.parquet: No space left on device; 40000 rows are missing"
+        SinkError, match=r"cannot write .*-0000.parquet: No space left on device; the 40000 rows of that file are miss"
     ):
-        sink.write(frame(0, 40_000, 50.0))
+        sink.write(frame(40_000, 60_000, 50.0))
+    with pytest.raises(SinkError, match="No space left"):  # nor can the next one be begun
+        sink.write(frame(60_000, 80_000, 50.0))
     assert files(tmp_path) == []
-    monkeypatch.undo()
-    sink.write(frame(40_000, 80_000, 50.0))
-    told = sink.close(ending(40_000))
-    assert told.dropped == 40_000
+    disk.full = False
+    sink.write(frame(80_000, 120_000, 50.0, lost=40_000))  # by whoever was refused 40,000 rows
+    told = sink.close(ending(80_000))
+    assert (told.rows, told.dropped) == (40_000, 40_000)
     assert not told.complete
     assert "found no room" in told.error
     (row,) = pmt.dataset(tmp_path).energies().fetchall()
-    assert row[3] == pytest.approx(50.0 * 39_999)
+    assert row[3] == pytest.approx(50.0 * 119_999), "the run's first row is there again, from which its joules count"
+    assert row[6] == 80_000
+
+
+@pytest.mark.parametrize("full", [(3, 5), (0, 2), (8, 9), (4, 5)])
+def test_each_row_of_a_full_disk_is_kept_or_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: tuple[int, int]
+) -> None:
+    """Frames of 100 rows over files of 150 s: some frames are of two files."""
+    disk = _Disk(monkeypatch)
+    sink = DataSetSink(DataSetPlace(tmp_path, "n0", every_s=150), header(MIDNIGHT))
+    refused, missing = 0, 0
+    for nth in range(10):
+        disk.full = full[0] <= nth < full[1]
+        rows = frame(nth * 100, (nth + 1) * 100, 50.0, lost=missing + (nth == 4))
+        try:
+            sink.write(rows)
+        except SinkError:
+            refused, missing = refused + 100, missing + 100 + (nth == 4)
+        else:
+            missing = 0
+    disk.full = False
+    told = sink.close(ending(1000 - refused))
+    data = pmt.dataset(tmp_path)
+    (rows_there, last, begun) = data.sql(
+        "select count(distinct time), max(time), bool_or(joules = 0) from rows where channel = 'total'"
+    ).fetchall()[0]
+    assert last == MIDNIGHT + 999
+    assert begun
+    again = full[0] == 0  # the first row, of which it was said that it is missing
+    assert told.rows == rows_there - again
+    assert told.dropped + refused == 1000 - told.rows
+    (row,) = data.energies().fetchall()
+    assert row[3:5] == pytest.approx((50.0 * 999, 999.0))
+    assert row[6] == 1000 - told.rows + 1
 
 
 def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:

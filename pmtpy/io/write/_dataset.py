@@ -25,6 +25,7 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
+from pmtpy.io.columns import with_gap
 from pmtpy.io.write.base import Ending, Header
 from pmtpy.io.write.file import Buffer, Output
 
@@ -84,11 +85,17 @@ class DataSetSink:
         kinds = {"time": pa.float64(), "lost": pa.int64(), "virtual": pa.bool_()}
         kinds |= dict.fromkeys(("job", "sensor", "channel", "run"), text)
         self._schema = pa.schema([(n, kinds.get(n, pa.float64())) for n in COLUMNS])
-        self._origin: Floats | None = None
+        self._first: Frame | None = None  # one row, from which joules count
+        self._is_safe = False  # whether a file that holds it is whole
         self._waiting: list[Frame] = []
         self._lines = 0
         self._line_bytes = _LINE_BYTES
+        # of the file at hand, all rows that it was given, and those that are missing before or between them
+        self._given = 0
+        self._gaps = 0
+        # of those that were given up: rows in all, and samples missing before the next row that is taken
         self._dropped = 0
+        self._gap = 0
         self._number = 0
         self._open: _File | None = None
         try:
@@ -98,22 +105,44 @@ class DataSetSink:
             raise SinkError(msg) from error
 
     def write(self, frame: Frame) -> None:
-        """Take the rows of ``frame``, each into the file of its hour and day."""
+        """Take the rows of ``frame``, each into the file of its hour and day, or none and raise SinkError."""
         if not len(frame):
             return
-        if self._origin is None:
-            self._origin = frame.joules[0].copy()
-        for part in self._cut(frame):
-            day, nth = self._keys(part.t_ns[:1])[0].tolist()
-            key = np.datetime64(day, "D").item().isoformat(), nth
-            if self._open is not None and (self._open.key != key or self._full()):
-                self._finish()
-            if self._open is None:
-                self._begin(key)
-            self._waiting.append(part)
-            self._lines += len(part) * len(self._channels)
-            if self._lines >= _GROUP:
-                self._flush()
+        if self._first is None:
+            self._first = replace(frame.part(0, 1), lost=np.zeros(1, np.int64), marks=())
+        first, *others = self._cut(frame)
+        self._make_way(first)
+        self._take(first)
+        for part in others:
+            self._take_or_lose(part)
+
+    def _take_or_lose(self, part: Frame) -> None:
+        """Take a part of a frame of which others were taken, so that whoever wrote it cannot count its rows."""
+        try:
+            self._make_way(part)
+        except SinkError:
+            self._dropped += len(part)
+            self._gap += len(part) + int(part.lost.sum())
+        else:
+            self._take(part)
+
+    def _make_way(self, part: Frame) -> None:
+        """See that there is a file for the part, which has room; SinkError where the disk has none."""
+        day, nth = self._keys(part.t_ns[:1])[0].tolist()
+        key = np.datetime64(day, "D").item().isoformat(), nth
+        if self._lines >= _GROUP:
+            self._flush()
+        if self._open is not None and (self._open.key != key or self._is_full(len(part))):
+            self._finish()
+        if self._open is None:
+            self._begin(key)
+
+    def _take(self, part: Frame) -> None:
+        part, self._gap = with_gap(part, self._gap), 0
+        self._waiting.append(part)
+        self._lines += len(part) * len(self._channels)
+        self._given += len(part)
+        self._gaps += int(part.lost.sum())
 
     def _cut(self, frame: Frame) -> list[Frame]:
         """Cut rows where the folder or the file changes."""
@@ -126,12 +155,13 @@ class DataSetSink:
         unix_s = (t_ns + self._unix_ns) // 10**9
         return np.stack([unix_s // _DAY_S, unix_s % _DAY_S // self._place.every_s], axis=1)
 
-    def _full(self) -> bool:
-        """Whether the file, with what waits, may be as large as one is to be."""
+    def _is_full(self, rows: int) -> bool:
+        """Whether the file, with what waits and so many rows more, may be larger than one is to be."""
         most = self._place.most_bytes
         # What waits to be written counts, so that the file is not longer in coming than its size says.
-        waiting = self._lines * self._line_bytes
-        return most is not None and self._open is not None and self._open.size() + waiting >= most
+        waiting = (self._lines + rows * len(self._channels)) * self._line_bytes
+        has_rows = self._given > 0
+        return has_rows and most is not None and self._open is not None and self._open.size() + waiting > most
 
     # -- files -------------------------------------------------------------------------------------------------------
 
@@ -145,6 +175,10 @@ class DataSetSink:
         except OSError as error:
             msg = f"cannot write {folder / name}: {error.strerror or error}"
             raise SinkError(msg) from error
+        self._given = self._gaps = 0
+        if self._number > 1 and not self._is_safe and self._first is not None:
+            # Else the energy of the rows that were given up would be in no difference.
+            self._waiting, self._lines = [self._first], len(self._channels)
 
     def _flush(self) -> None:
         """Write what waits as a row group: by channel, then by time, which takes least room."""
@@ -154,31 +188,33 @@ class DataSetSink:
         try:
             self._open.write(self._table(frames), sum(map(len, frames)))
         except (OSError, SinkError, self._pa.ArrowException) as error:
-            self._give_up(error, sum(map(len, frames)))
+            self._give_up(error)
 
-    def _give_up(self, error: Exception, rows: int) -> None:
+    def _give_up(self, error: Exception) -> None:
         """Drop the file that the disk refuses to finish; its rows are lost, the energies of the run are not."""
         assert self._open is not None  # noqa: S101  (the caller has one)
-        self._dropped += self._open.rows + rows
-        path, lost = self._open.path, self._open.rows + rows
+        path = self._open.path
         self._open.discard()
         self._open = None
+        self._dropped += self._given
+        self._gap += self._given + self._gaps
         cause = error.__cause__ or error
         why = (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
-        msg = f"cannot write {path}: {why}; {amount(lost, 'row is', 'rows are')} missing"
+        msg = f"cannot write {path}: {why}; the {amount(self._given, 'row')} of that file are missing"
         raise SinkError(msg) from error
 
     def _finish(self) -> None:
         self._flush()
         if self._open is None:
             return
-        file, rows = self._open, 0
+        file = self._open
         try:
             file.finish()
             if file.rows:
                 self._line_bytes = file.path.stat().st_size / (file.rows * len(self._channels))
         except (OSError, SinkError, self._pa.ArrowException) as error:
-            self._give_up(error, rows)
+            self._give_up(error)
+        self._is_safe = True
         self._open = None
 
     def _table(self, frames: Sequence[Frame]) -> Any:
@@ -186,7 +222,7 @@ class DataSetSink:
         t_ns = np.concatenate([f.t_ns for f in frames])
         unix_ns = t_ns + self._unix_ns
         rows = len(t_ns)
-        origin = self._origin if self._origin is not None else 0.0
+        origin = self._first.joules[0] if self._first is not None else 0.0
         joules = np.concatenate([f.joules for f in frames]) - origin
         watts = np.concatenate([f.watts for f in frames])
         gaps = np.concatenate([f.uncovered_ns for f in frames])
@@ -233,7 +269,7 @@ class DataSetSink:
         text = "; ".join(
             filter(
                 None,
-                (ending.error, f"{amount(self._dropped, 'row')} found no room in {self._place.root}"),
+                (ending.error, f"{amount(self._dropped, 'row')} of files that were given up found no room"),
             )
         )
         return replace(
@@ -248,9 +284,13 @@ class _File:
         self.key, self.path, self.rows = key, path, 0
         self._draft = path.with_name(f".{path.name}.tmp")
         self._output = Output(self._draft)
-        self._writer = pq.ParquetWriter(
-            _Stream(self._output), schema, compression="zstd", use_dictionary=True, write_page_checksum=True
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                _Stream(self._output), schema, compression="zstd", use_dictionary=True, write_page_checksum=True
+            )
+        except BaseException:
+            self._output.discard()
+            raise
 
     def size(self) -> int:
         return self._output.size
