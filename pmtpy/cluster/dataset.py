@@ -116,7 +116,7 @@ class DataSet:
             raise TargetError(msg)
         chosen = "true" if channel is None else f"channel = {_literal(channel)}"
         once = ["host", "sensor", "channel", *(["job"] if "job" in columns else [])]
-        texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once)}
+        texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once), "clock": _CLOCK}
         binned = ['"start"'] if every is not None else []
         if start is None and stop is None and every is None:
             each = _QUERY.format(**texts)
@@ -162,19 +162,25 @@ class DataSet:
 
 
 _KEYS = "host, job, sensor, channel, run"
+_CLOCK = "^[0-9a-f]+-([0-9a-f]+)-(-?[0-9]+)-"  # in the name of a run: the boot, and what its clock is ahead, us
 
 # Runs of one sensor of one host (and, where jobs are told apart, of one job), and up to when an earlier one has told
-# of the same joules: two loggers of one host see one energy, which is counted once.
+# of the same joules: two loggers of one host see one energy, which is counted once. What happened at the same time is
+# told by the monotonic clock of one boot, since the wall clock may have been set between two runs; runs that do not
+# name it (of older releases, of other systems) are held against each other by their wall times.
 _RUNS = """
 runs as materialized (
   select {keys}, min(time) as t0, max(time) as t1, arg_min(joules, time) as j0, arg_max(joules, time) as j1,
     arg_min(uncovered_s, time) as u0, arg_max(uncovered_s, time) as u1, sum(lost) as lost,
     arg_max(gain_u, time) as gain_u, bool_or(virtual) as virtual
   from rows where {chosen} group by {keys}),
+clocked as (
+  select *, regexp_extract(run, '{clock}', 1) as boot,
+    coalesce(try_cast(regexp_extract(run, '{clock}', 2) as double) / 1e6, 0) as ahead from runs),
 cuts as materialized (
   select {keys}, cut from (
-    select *, max(t1) over (partition by {once} order by t0, t1 desc, run
-      rows between unbounded preceding and 1 preceding) as cut from runs) where cut > t0)"""
+    select *, ahead + max(t1 - ahead) over (partition by {once}, boot order by t0 - ahead, t1 - ahead desc, run
+      rows between unbounded preceding and 1 preceding) as cut from clocked) where cut > t0)"""
 
 # Differences between the first and the last row of each run: no row between is needed, but where one is cut.
 _QUERY = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,43 @@ def test_what_two_loggers_of_one_host_saw_together_is_counted_once(tmp_path: Pat
         assert each == {"7": pytest.approx((2602.5, 160.25))}
     else:  # a job used what its own runs saw, whatever others saw beside it
         assert each == {"7": pytest.approx((2000.0, 100.0)), "8": pytest.approx((1000.0, 100.0))}
+
+
+U = MIDNIGHT + 7200.0
+
+
+@pytest.mark.parametrize(
+    ("runs", "truth"),
+    [
+        # (boot, monotonic and wall time at the begin, seconds); truth: joules, seconds
+        pytest.param([("b", 1000, U, 100), ("b", 1110, U - 40, 100)], (2000.0, 200.0), id="set back between two runs"),
+        pytest.param([("b", 1000, U, 100), ("c", 20, U + 50, 100)], (2000.0, 200.0), id="set back by a start"),
+        pytest.param(
+            [("b", 1000, U, 100), ("b", 1010, U + 3610, 50)], (1000.0, 100.0), id="set on, and a second beside"
+        ),
+        pytest.param([("b", 1000, U, 100), ("b", 1040, U - 560, 100)], (1400.0, 140.0), id="set back, second beside"),
+        pytest.param([("b", 1000, U, 100), ("b", 1040, U + 40, 100)], (1400.0, 140.0), id="not set, second beside"),
+        pytest.param(
+            [("n0", 1000, U, 100), ("n0", 20, U + 5000, 100)], (2000.0, 200.0), id="boots that nobody tells apart"
+        ),
+        pytest.param([("b", 1000, U, 100), ("", 1040, U + 40, 100)], (2000.0, 200.0), id="another clock"),
+    ],
+)
+def test_what_was_seen_together_is_told_by_the_clock_that_is_never_set(
+    tmp_path: Path, runs: list[tuple[str, float, float, int]], truth: tuple[float, float]
+) -> None:
+    for boot, monotonic_s, unix_s, seconds in runs:
+        rows = frame(0, seconds + 1, 10.0)
+        rows = replace(rows, t_ns=rows.t_ns - 10**9 + round(monotonic_s * 1e9))
+        anchor = Anchor(round(monotonic_s * 1e9), round(unix_s * 1e9))
+        origin = {"machine": {"host": "n0", "node": boot}} if boot else {}
+        sink = DataSetSink(DataSetPlace(tmp_path, "n0", "7"), replace(header(unix_s), anchor=anchor, origin=origin))
+        sink.write(rows)
+        sink.close(ending(len(rows)))
+    data = pmt.dataset(tmp_path)
+    assert data.energies().fetchall()[0][3:5] == pytest.approx(truth)
+    assert data.energies(start=U - 86400.0).fetchall()[0][3:5] == pytest.approx(truth)
+    assert sum(row[4] for row in data.energies(every=30.0).fetchall()) == pytest.approx(truth[0])
 
 
 def test_a_daemon_writes_on_where_it_began_and_leaves_alone_what_has_its_number(

@@ -9,6 +9,7 @@ when it is whole; of a writer that is killed, the file that it was at is missing
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import itertools
 import re
@@ -58,6 +59,21 @@ def _name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_+-]+", "-", text).strip("-_") or "none"
 
 
+def _run_of(header: Header) -> str:
+    """Return what tells a run from others: when it began, by which clock its times are, and something random.
+
+    The clock is the boot of the node, and what was added to its monotonic clock, in microseconds: by it
+    pmtpy.cluster.dataset tells what two runs saw together, whatever the wall clock was set to. Where nothing tells one
+    boot from another (the node is its host's name), it is left out.
+    """
+    machine = header.origin.get("machine", {})
+    boot, clock = machine.get("node"), ""
+    if boot and boot != machine.get("host"):
+        digest = hashlib.blake2s(boot.encode(errors="replace"), digest_size=4).hexdigest()
+        clock = f"{digest}-{header.anchor.unix_offset_ns // 1000}-"
+    return f"{header.anchor.unix_ns // 10**6:x}-{clock}{secrets.token_hex(3)}"
+
+
 class DataSetSink:
     """Writes the files of one sensor's run."""
 
@@ -69,7 +85,7 @@ class DataSetSink:
         # A program that becomes a daemon goes to another folder.
         self._place = replace(place, root=place.root.absolute())
         self._unix_ns = header.anchor.unix_offset_ns
-        self._run = f"{header.anchor.unix_ns // 10**6:x}-{secrets.token_hex(3)}"
+        self._run = _run_of(header)
         self._texts = {"job": place.job, "sensor": header.target, "run": self._run}
         self._virtual = header.identity.virtual
         energy = header.layout.energy
