@@ -26,6 +26,11 @@ from pmtpy.sensor.registry import canonical, split_target
 # The paper averages 128 k samples; one second is enough for a thousandth of the noise to remain.
 SAMPLES = 20_000
 _FIELDS = ("type", "name", "vref", "sensitivity", "polarity", "in_use")
+# Options that only one of the two instruments has, by the name that the parser gives them.
+_OF_BOARDS = {
+    name: f"--{name.replace('_', '-')}" for name in ("sensor", *_FIELDS, "calibrate_zero", "calibrate_gain")
+} | {"source": "--import", "export": "--export", "force": "--force", "reboot": "--reboot", "dfu": "--dfu"}
+_OF_METERS = {name: f"--{name}" for name in ("averaging", "offset", "store")}
 _EXAMPLES = """examples:
   pmtpy config powersensor3:virtual
   pmtpy config powersensor3 --sensor 0 --type MLX20 --name gpu --in-use on
@@ -86,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Open the board, make the changes in the order of the options, store them at once, show the result."""
     name, device = split_target(canonical(args.target))
+    _refuse_others(name, args)
     if name == "pmd":
         return config_pmd.run(args, device)
     if name != "powersensor3":
@@ -109,6 +115,19 @@ def run(args: argparse.Namespace) -> int:
             board.reset(dfu=args.dfu)
             say(f"{board.name} reboots{' into its boot loader' if args.dfu else ''}")
     return 0
+
+
+def _refuse_others(name: str, args: argparse.Namespace) -> None:
+    """Raise TargetError where an option is of the other instrument, so that nothing would come of it."""
+    others = {"pmd": _OF_BOARDS, "powersensor3": _OF_METERS}.get(name, {})
+    given = [option for key, option in others.items() if _is_given(getattr(args, key))]
+    if given:
+        msg = f"{', '.join(given)}: {name} has nothing of the kind"
+        raise TargetError(msg)
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value is not False and value != []
 
 
 def _calibrates(args: argparse.Namespace) -> bool:

@@ -147,17 +147,18 @@ def set_fields(
 ) -> Records:
     """Change fields of one sensor; the pair name goes to both sensors of its pair.
 
-    A new type brings its default sensitivity (gain 1 for a voltage sensor), as upstream's psconfig does; a
-    ``sensitivity`` given besides wins. Type and sensitivity set normal polarity unless ``polarity`` says otherwise.
+    A new type of current sensor brings its default sensitivity, as upstream's psconfig does; that of a voltage sensor
+    is a label, and leaves the gain (1 where there was none). A ``sensitivity`` given besides wins. Type and sensitivity
+    set normal polarity unless ``polarity`` says otherwise.
 
     Raises TargetError: no such sensor, a text of more than 15 bytes in UTF-8, a number that is not finite or not
-    possible, or a type of current sensor that is not known and comes without its sensitivity.
+    possible, a type of current sensor for a voltage, or one that is not known and comes without its sensitivity.
     """
     pair = pair_of(sensor)
     changed = list(records)
     record = changed[sensor]
     if type is not None:
-        default = _default(sensor, type) if sensitivity is None else sensitivity
+        default = _default(sensor, type, record) if sensitivity is None else sensitivity
         record = replace(record, type=_fitting(type, "type"), sensitivity=default)
     if vref is not None:
         record = replace(record, vref=_finite(vref, "vref"))
@@ -179,13 +180,18 @@ def set_fields(
     return tuple(changed)
 
 
-def _default(sensor: int, kind: str) -> float:
-    """Return the sensitivity that a type brings: gain 1 for a voltage sensor."""
-    if sensor % 2 == 0 and kind not in SENSITIVITY_V_PER_A:
-        known = ", ".join(SENSITIVITY_V_PER_A)
+def _default(sensor: int, kind: str, record: SensorRecord) -> float:
+    """Return the sensitivity that a type brings; the gain of a voltage sensor is its own."""
+    known = ", ".join(SENSITIVITY_V_PER_A)
+    if sensor % 2:
+        if kind in SENSITIVITY_V_PER_A:
+            msg = f"sensor {sensor} is a voltage, and {kind} measures a current: it is for sensor {sensor - 1}"
+            raise TargetError(msg)
+        return abs(record.sensitivity) if record.usable else 1.0
+    if kind not in SENSITIVITY_V_PER_A:
         msg = f"type {kind!r} is not known; known are {known}. Give the sensitivity of another one in V/A with it"
         raise TargetError(msg)
-    return 1.0 if sensor % 2 else SENSITIVITY_V_PER_A[kind]
+    return SENSITIVITY_V_PER_A[kind]
 
 
 def _fitting(text: str, what: str) -> str:

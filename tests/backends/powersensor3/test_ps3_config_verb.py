@@ -146,6 +146,10 @@ def test_wrong_arguments_are_refused_before_the_board_is_touched(tmp_path: Path)
         call("powersensor3:/dev/null", "--vref", "1.65")
     with pytest.raises(TargetError, match="only powersensor3"):
         call("rapl")
+    with pytest.raises(TargetError, match="--averaging, --offset: powersensor3 has nothing of the kind"):
+        call("powersensor3:/dev/null", "--averaging", "0", "--offset", "eps1.current=-2")
+    with pytest.raises(TargetError, match="--name, --export, --reboot: pmd has nothing of the kind"):
+        call("pmd:virtual", "--export", str(tmp_path / "board.json"), "--reboot", "--name", "x")
     with pytest.raises(SystemExit):
         call("powersensor3:/dev/null", "--samples", "0")
 

@@ -236,7 +236,17 @@ def test_a_known_type_brings_its_sensitivity_and_an_unknown_one_needs_it() -> No
     with pytest.raises(TargetError, match="known are MLX10, MLX20, MLX50, MLX75"):
         set_fields(records(), 0, type="MLX15")
     assert set_fields(records(), 0, type="own", sensitivity=0.3)[0].sensitivity == 0.3
-    assert set_fields(records(), 1, type="own")[1].sensitivity == 1.0
+
+
+def test_the_type_of_a_voltage_is_a_label_that_leaves_its_gain() -> None:
+    before = (records()[0], SensorRecord("voltage", "x", 0.0, -0.091, True), *records()[2:])
+    assert set_fields(before, 1, type="12 V")[1] == SensorRecord("12 V", "x", 0.0, 0.091, True)
+    assert set_fields(before, 1, type="12 V", polarity=-1)[1].sensitivity == -0.091
+    assert set_fields(before, 1, type="5 V", sensitivity=0.2)[1].sensitivity == 0.2
+    erased = (records()[0], replace(before[1], vref=math.nan, sensitivity=math.nan), *records()[2:])
+    assert set_fields(erased, 1, type="own")[1].sensitivity == 1.0
+    with pytest.raises(TargetError, match="MLX10 measures a current: it is for sensor 0"):
+        set_fields(before, 1, type="MLX10")
 
 
 @pytest.mark.parametrize(
