@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert, say what was written and what found no place."""
     into = format_for(args.target, args.format)
-    check_writable(args.target)
+    check_writable(None if into.folder and Path(args.target).is_dir() else args.target)
     options = Options(overwrite=args.overwrite, into=Path(args.merge) if args.merge else None)
     interval_s: float | None = args.interval
     start_s = _start_of(args.start) if args.start else None

@@ -118,7 +118,7 @@ def convert(
         raise TargetError(msg)
     with (
         open_blocks(source, *part, skip_broken=skip_broken, utc_offset_s=utc_offset_s) as opened,
-        _placed(Path(target), overwrite=how.overwrite) as draft,
+        _placed(Path(target), into, overwrite=how.overwrite) as draft,
     ):
         if opened.spoilt and not skip_broken:
             msg = f"{source}: {opened.spoilt}; correct that, or convert without metadata by skip_broken (--skip-broken)"
@@ -138,17 +138,22 @@ def convert_table(table: pd.DataFrame, attrs: dict[str, Any], target: Path) -> C
         What is known of it: ``path``, ``format``, ``metadata`` and ``joules``, as in ``attrs`` there.
     """
     recording = recording_of(table, attrs)
-    with _placed(target, overwrite=False) as draft:
-        made = _Conversion(recording, format_for(target), draft, Options(), interval_s=None, start_s=None, judge=None)
+    into = format_for(target)
+    with _placed(target, into, overwrite=False) as draft:
+        made = _Conversion(recording, into, draft, Options(), interval_s=None, start_s=None, judge=None)
         return made.run(lambda _share: None)
 
 
 @contextlib.contextmanager
-def _placed(target: Path, *, overwrite: bool) -> Iterator[Path]:
+def _placed(target: Path, into: FileFormat, *, overwrite: bool) -> Iterator[Path]:
     """Yield a path in a folder of its own, and put what stands there at the end in its place; after an error, nothing.
 
-    A format may need several files, or a folder: all of it is moved.
+    A format may need several files, or a folder: all of it is moved. No folder is replaced but one of that format,
+    with nothing else in it.
     """
+    if target.is_dir() and (not into.folder or {place.name for place in target.iterdir()} - into.folder):
+        msg = f"cannot write {target}: it is a folder{', with other things in it' * bool(into.folder)}"
+        raise SinkError(msg)
     beside = target.with_name(target.name + ".json")
     if not overwrite and (target.exists() or beside.exists()):
         raise already_there(target if target.exists() else beside)

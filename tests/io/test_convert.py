@@ -151,6 +151,19 @@ def test_a_file_is_replaced_only_if_that_is_asked_for(tmp_path: Path) -> None:
         convert(source, source)
 
 
+def test_no_folder_of_the_users_is_replaced(tmp_path: Path) -> None:
+    source, over = recording(tmp_path / "a.csv"), Options(overwrite=True)
+    for name in ("b.csv", "b.otf2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine")
+        with pytest.raises(SinkError, match=f"cannot write .*{name}: it is a folder"):
+            convert(source, tmp_path / name, options=over)
+        assert (tmp_path / name / "mine").read_text() == "mine"
+    (tmp_path / "c.csv").mkdir()
+    with pytest.raises(SinkError, match=r"c\.csv: it is a folder$"):
+        convert(source, tmp_path / "c.csv", options=over)
+
+
 def test_memory_does_not_grow_with_the_recording(tmp_path: Path) -> None:
     recording(tmp_path / "a.parquet", 300_000, 100_000)
     peaks = []

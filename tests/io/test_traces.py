@@ -206,6 +206,20 @@ def _facts(recording: Path, name: str, *more: str) -> dict[str, float]:
     return facts
 
 
+def test_an_otf2_archive_is_replaced_if_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("otf2", reason="the package otf2 is not installed")
+    source, there = str(recording(tmp_path / "a.parquet")), tmp_path / "a.otf2"
+    assert main(["convert", source, str(there)]) == 0
+    first = (there / "traces" / "0.evt").read_bytes()
+    assert main(["convert", source, str(there)]) != 0
+    assert "a.otf2 exists already" in capsys.readouterr().err
+    assert main(["convert", source, str(there), "--overwrite", "--to", "10ms"]) == 0
+    assert len((there / "traces" / "0.evt").read_bytes()) < len(first)
+    (there / "profile.cubex").write_text("mine")
+    assert main(["convert", source, str(there), "--overwrite"]) != 0
+    assert "a.otf2: it is a folder, with other things in it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("told", [False, True])
 def test_that_the_regions_are_too_many_for_an_uncertainty_of_each_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, told: bool

@@ -38,7 +38,7 @@ class FileFormat:
     lacks: str = ""
     live: bool = True  # whether a dump can be written in it while it is measured; else recordings are converted to it
     merges: bool = False  # whether it can be merged into a file of the user's
-    folder: bool = False  # whether it is a folder
+    folder: frozenset[str] = frozenset()  # of what is a folder, what stands in it; empty: it is a file
     even: bool = False  # whether its readers take rows for equally far apart
 
     def open(self, target: Target, header: Header, how: Options) -> Sink:
@@ -82,7 +82,14 @@ FILE_FORMATS = (
         "how sure each value is",
         live=False,
     ),
-    FileFormat("otf2", (".otf2",), _trace("_otf2", "Otf2Sink"), "how sure each value is", live=False, folder=True),
+    FileFormat(
+        "otf2",
+        (".otf2",),
+        _trace("_otf2", "Otf2Sink"),
+        "how sure each value is",
+        live=False,
+        folder=frozenset({"traces.otf2", "traces.def", "traces"}),
+    ),
     FileFormat(
         "chrome",
         (".json",),
