@@ -116,13 +116,13 @@ class DataSet:
             raise TargetError(msg)
         chosen = "true" if channel is None else f"channel = {_literal(channel)}"
         once = ["host", "sensor", "channel", *(["job"] if "job" in columns else [])]
-        texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once), "clock": _CLOCK}
+        texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once), "of": _OF}
         binned = ['"start"'] if every is not None else []
         if start is None and stop is None and every is None:
             each = _QUERY.format(**texts)
         else:
             each = self._stretches(texts, start, stop, every)
-        of_runs = _OF_RUNS.format(keys=", ".join(once + binned), each=each)
+        of_runs = _OF_RUNS.format(keys=", ".join(once + binned), each=each, of=_OF)
         group = ", ".join(columns + binned)
         listed = f"{group}, " if group else ""
         of_kinds = _OF_KINDS.format(listed=listed, each=of_runs)
@@ -162,12 +162,14 @@ class DataSet:
 
 
 _KEYS = "host, job, sensor, channel, run"
-_CLOCK = "^[0-9a-f]+-([0-9a-f]+)-(-?[0-9]+)-"  # in the name of a run: the boot, and what its clock is ahead, us
+# In the name of a run: the boot, by what its clock is ahead of the monotonic one, us, and the device.
+_OF = "^[0-9a-f]+-([0-9a-f]+)-(-?[0-9]+)-([0-9a-f]+)-"
 
 # Runs of one sensor of one host (and, where jobs are told apart, of one job), and up to when an earlier one has told
 # of the same joules: two loggers of one host see one energy, which is counted once. What happened at the same time is
-# told by the monotonic clock of one boot, since the wall clock may have been set between two runs; runs that do not
-# name it (of older releases, of other systems) are held against each other by their wall times.
+# told by the monotonic clock of one boot, since the wall clock may have been set between two runs, and of one device,
+# since jobs with a GPU of their own each call it nvml:0. Where no boot is told from another (on other systems), wall
+# times have to do.
 _RUNS = """
 runs as materialized (
   select {keys}, min(time) as t0, max(time) as t1, arg_min(joules, time) as j0, arg_max(joules, time) as j1,
@@ -175,11 +177,11 @@ runs as materialized (
     arg_max(gain_u, time) as gain_u, bool_or(virtual) as virtual
   from rows where {chosen} group by {keys}),
 clocked as (
-  select *, regexp_extract(run, '{clock}', 1) as boot,
-    coalesce(try_cast(regexp_extract(run, '{clock}', 2) as double) / 1e6, 0) as ahead from runs),
+  select *, regexp_extract(run, '{of}', 1) as boot, regexp_extract(run, '{of}', 3) as device,
+    coalesce(try_cast(regexp_extract(run, '{of}', 2) as double) / 1e6, 0) as ahead from runs),
 cuts as materialized (
   select {keys}, cut from (
-    select *, ahead + max(t1 - ahead) over (partition by {once}, boot order by t0 - ahead, t1 - ahead desc, run
+    select *, ahead + max(t1 - ahead) over (partition by {once}, boot, device order by t0 - ahead, t1 - ahead desc, run
       rows between unbounded preceding and 1 preceding) as cut from clocked) where cut > t0)"""
 
 # Differences between the first and the last row of each run: no row between is needed, but where one is cut.
@@ -213,11 +215,11 @@ left join cuts using ({keys})
 where t1 > t0 and {high} > greatest({low}, cut)"""
 )
 
-# The runs of a sensor follow each other.
+# The runs of a device follow each other.
 _OF_RUNS = """
 select {keys}, sum(joules) as joules, sum(seconds) as seconds, sum(uncovered_s) as uncovered_s, sum(lost) as lost,
   sum(gain_joules) as gain_joules, bool_or(virtual) as virtual
-from ({each}) group by {keys}"""
+from ({each}) group by {keys}, regexp_extract(run, '{of}', 3)"""
 
 # Sensors of one backend err alike, wherever they are: their gains add linearly, those of others in squares.
 _OF_KINDS = """

@@ -323,6 +323,28 @@ def test_what_was_seen_together_is_told_by_the_clock_that_is_never_set(
     assert sum(row[4] for row in data.energies(every=30.0).fetchall()) == pytest.approx(truth[0])
 
 
+@pytest.mark.parametrize("boot", ["b", "n0"])
+def test_two_devices_of_one_name_are_two(tmp_path: Path, boot: str) -> None:
+    """Jobs of one node that each have a GPU of their own, which each calls nvml:0; and two loggers of one of them."""
+    for job, serial in (("7", "GPU-1"), ("8", "GPU-2"), ("9", "GPU-2")):
+        told = replace(
+            header(U, target="nvml:0"),
+            identity=Identity("nvml", serial=serial),
+            origin={"machine": {"host": "n0", "node": boot}},
+        )
+        sink = DataSetSink(DataSetPlace(tmp_path, "n0", job), told)
+        sink.write(frame(0, 101, 10.0))
+        sink.close(ending(101))
+    data = pmt.dataset(tmp_path)
+    assert data.energies(by=("host",)).fetchall()[0][1:3] == pytest.approx((2000.0, 100.0))
+    assert [row[2:4] for row in data.energies(by=("host",), every=50.0).fetchall()] == [
+        pytest.approx((1000.0, 50.0))
+    ] * 2
+    assert {row[0]: row[1] for row in data.energies(by=("job",)).fetchall()} == pytest.approx(
+        {"7": 1000.0, "8": 1000.0, "9": 1000.0}
+    )
+
+
 def test_a_daemon_writes_on_where_it_began_and_leaves_alone_what_has_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

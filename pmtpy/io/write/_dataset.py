@@ -60,18 +60,21 @@ def _name(text: str) -> str:
 
 
 def _run_of(header: Header) -> str:
-    """Return what tells a run from others: when it began, by which clock its times are, and something random.
+    """Return what tells a run from others: when it began, its clock, its device, and something random.
 
-    The clock is the boot of the node, and what was added to its monotonic clock, in microseconds: by it
-    pmtpy.cluster.dataset tells what two runs saw together, whatever the wall clock was set to. Where nothing tells one
-    boot from another (the node is its host's name), it is left out.
+    The clock is the boot of the node, and what was added to its monotonic clock, in microseconds; the device is told by
+    its serial number. By both pmtpy.cluster.dataset tells what two runs saw together: a wall clock may be set, and jobs
+    that each have a GPU of their own call all of them by one name. Where nothing tells one boot from another (the node
+    is its host's name), the wall clock has to do.
     """
-    machine = header.origin.get("machine", {})
-    boot, clock = machine.get("node"), ""
-    if boot and boot != machine.get("host"):
-        digest = hashlib.blake2s(boot.encode(errors="replace"), digest_size=4).hexdigest()
-        clock = f"{digest}-{header.anchor.unix_offset_ns // 1000}-"
-    return f"{header.anchor.unix_ns // 10**6:x}-{clock}{secrets.token_hex(3)}"
+    machine, anchor = header.origin.get("machine", {}), header.anchor
+    boot = machine.get("node", "") if machine.get("node") != machine.get("host") else ""
+    clock = f"{_digest(boot)}-{anchor.unix_offset_ns // 1000 if boot else 0}"
+    return f"{anchor.unix_ns // 10**6:x}-{clock}-{_digest(header.identity.serial)}-{secrets.token_hex(3)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2s(text.encode(errors="replace"), digest_size=4).hexdigest() if text else "0"
 
 
 class DataSetSink:
