@@ -16,6 +16,8 @@ from pmtpy.core.channel import TOTAL, Channel, Derivation, Quantity
 from pmtpy.core.rows import Floats, Frame, Layout
 
 FIXED = ("time", "elapsed", "marker", "lost")
+DATA_SET = ("time", "job", "sensor", "channel", "run", "joules", "watts", "uncovered_s", "lost", "gain_u", "virtual")
+"""Of every file of a data set, in order. ``host`` and ``date`` are the names of folders."""
 
 _JOULES = 6  # decimals at least; a microjoule is 20 mW over a frame of 50 us
 _DEFAULT_DECIMALS = 6  # where the maker states no step

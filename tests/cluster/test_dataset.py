@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cli import main
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor
 from pmtpy.core.rows import Frame, Layout
 from pmtpy.errors import FileFormatError, SinkError, TargetError
-from pmtpy.io.write._dataset import COLUMNS, DataSetPlace, DataSetSink
+from pmtpy.io.columns import DATA_SET
+from pmtpy.io.write._dataset import DataSetPlace, DataSetSink
 from pmtpy.io.write.base import Ending, Header
 from tests.support.daemons import descriptors, numbers_of_a_socket
 
@@ -137,7 +139,7 @@ def test_gains_are_joined_as_in_energies(tmp_path: Path) -> None:
 
 def test_it_is_lazy_and_answers_to_sql(root: Path) -> None:
     data = pmt.dataset(root)
-    assert set(data.rows().columns) == {*COLUMNS, "date", "host"}
+    assert set(data.rows().columns) == {*DATA_SET, "date", "host"}
     assert data.sql("select count(*) from rows where channel = 'total'").fetchall() == [(NODES * (SECONDS + 1),)]
     assert data.sql("select distinct typeof(date) from rows").fetchall() == [("DATE",)]
 
@@ -451,6 +453,16 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:
     assert data.energies(channel="x' or '1'='1").fetchall() == []
     with pytest.raises(TargetError, match="Unix seconds"):
         data.energies(start="now")  # type: ignore[arg-type]
+
+
+def test_a_part_of_it_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(DataSetPlace(tmp_path, "n0"), MIDNIGHT, frame(0, 3, 10.0))
+    (part,) = tmp_path.rglob("*.parquet")
+    with pytest.raises(FileFormatError, match=r"it is a part of a data set; pmtpy\.dataset\(ROOT\) reads all of that"):
+        pmt.load(part)
+    assert main(["convert", str(part), str(tmp_path / "x.csv")]) == 1
+    assert "it is a part of a data set" in capsys.readouterr().err
+    assert not (tmp_path / "x.csv").exists()
 
 
 def test_a_sensor_grows_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pmtpy._extras import extra
 from pmtpy.core.closing import Closing
 from pmtpy.errors import PmtError
 from pmtpy.io import _unfinished as unfinished
+from pmtpy.io.columns import DATA_SET
 from pmtpy.io.read import _own, _sidecar
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._parts import Part
@@ -72,14 +73,20 @@ class ParquetRecording(Closing):
         self._ahead = ThreadPoolExecutor(1, "pmtpy-read")
         beside = unfinished.folder(recording.path)
         account = self._account(beside) if beside.is_dir() and not self._ended() else None
-        options = {
-            "memory_map": True, "pre_buffer": True, "page_checksum_verification": True, "read_dictionary": ["marker"]
-        }  # fmt: skip
+        known = pq.read_metadata(recording.path) if account is None else account
+        self._file = pq.ParquetFile(
+            recording.path,
+            metadata=known,
+            memory_map=True,
+            pre_buffer=True,
+            page_checksum_verification=True,
+            read_dictionary=[
+                n for n in ("marker",) if n in known.schema.names
+            ],  # of a column that is not there it raises
+        )
         if account is None:
-            self._file = pq.ParquetFile(recording.path, **options)
-            text = (self._file.metadata.metadata or {}).get(b"pmtpy")
+            text = (known.metadata or {}).get(b"pmtpy")
         else:
-            self._file = pq.ParquetFile(recording.path, metadata=account, **options)
             self._tail = self._waiting(beside, account.num_rows)
             text = (beside / unfinished.FACTS).read_bytes()
         if text is not None:
@@ -193,6 +200,8 @@ class ParquetRecording(Closing):
         if not _own.starts((",".join(names) + ",").encode()):
             found = ", ".join(names[:6])
             msg = f"it is a Parquet file, but not one of pmtpy: its columns are {found} ...; read it with pandas"
+            if tuple(names) == DATA_SET:
+                msg = "it is a part of a data set; pmtpy.dataset(ROOT) reads all of that"
             raise self._recording.error(msg)
         _own.check_names(self._recording, names)
         kinds = {"marker": self._is_text, "lost": self._pa.types.is_integer}

@@ -26,12 +26,9 @@ from pmtpy.core.channel import TOTAL
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
-from pmtpy.io.columns import with_gap
+from pmtpy.io.columns import DATA_SET, with_gap
 from pmtpy.io.write.base import Ending, Header
 from pmtpy.io.write.file import Buffer, Output
-
-COLUMNS = ("time", "job", "sensor", "channel", "run", "joules", "watts", "uncovered_s", "lost", "gain_u", "virtual")
-"""Of every file, in order. ``host`` and ``date`` are the names of folders."""
 
 _GROUP = 100_000  # lines of a row group: a few seconds of a stream, hours of a register
 _DAY_S = 86400
@@ -103,7 +100,7 @@ class DataSetSink:
         text = pa.dictionary(pa.int32(), pa.string())
         kinds = {"time": pa.float64(), "lost": pa.int64(), "virtual": pa.bool_()}
         kinds |= dict.fromkeys(("job", "sensor", "channel", "run"), text)
-        self._schema = pa.schema([(n, kinds.get(n, pa.float64())) for n in COLUMNS])
+        self._schema = pa.schema([(n, kinds.get(n, pa.float64())) for n in DATA_SET])
         self._first: Frame | None = None  # one row, from which joules count
         self._is_safe = False  # whether a file that holds it is whole
         self._waiting: list[Frame] = []
@@ -265,7 +262,7 @@ class DataSetSink:
             "virtual": pa.array(np.full(rows * width, self._virtual)),
             **{name: text([value], nothing) for name, value in self._texts.items()},
         }
-        return pa.Table.from_arrays([made[n] for n in COLUMNS], schema=self._schema)
+        return pa.Table.from_arrays([made[n] for n in DATA_SET], schema=self._schema)
 
     def _gains_of(self, joules: Floats) -> Floats:
         """Return the relative uncertainty of all gains; that of the total by what its parts have used since the begin.

@@ -412,6 +412,18 @@ def test_labels_stand_at_their_rows_however_long_the_recording(tmp_path: Path, n
     assert load(tmp_path / name, start=65_534.5 * 50e-6, max_rows=2)["marker"].tolist() == ["a", "b"]
 
 
+def test_parquet_of_another_program_is_told_apart_by_all_readers(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pmt.load(_write(tmp_path / "b.parquet"))[["time", "total_W"]].to_parquet(path)
+    told = r"a\.parquet: it is a Parquet file, but not one of pmtpy: its columns are time, total_W"
+    with pytest.raises(FileFormatError, match=told):
+        load(path)
+    with pytest.raises(FileFormatError, match=told):
+        convert(path, tmp_path / "c.csv")
+    with pytest.raises(FileFormatError, match=told), open_blocks(path):
+        pass
+
+
 def test_rows_that_pandas_has_picked_out_and_written_are_read(tmp_path: Path) -> None:
     table = load(_write(tmp_path / "a.parquet"))
     table["total_W"] = table["total_W"].astype(np.int64)  # whole watts
