@@ -144,6 +144,9 @@ class DataSet:
     def _stretches(texts: dict[str, str], start: float | None, stop: float | None, every: float | None) -> str:
         begin = _seconds(start, "start") if start is not None else None
         end = _seconds(stop, "stop") if stop is not None else None
+        if begin is not None and end is not None and end <= begin:
+            msg = f"stop ({end:.6f}) is not behind start ({begin:.6f}): no time lies between them"
+            raise TargetError(msg)
         # A row tells of the time since the one before it, which may lie in the folder of the day before.
         days = [
             f"date {sign} DATE '{datetime.fromtimestamp(at, timezone.utc).date() + timedelta(days=more)}'"

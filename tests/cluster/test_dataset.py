@@ -453,6 +453,9 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:
     assert data.energies(channel="x' or '1'='1").fetchall() == []
     with pytest.raises(TargetError, match="Unix seconds"):
         data.energies(start="now")  # type: ignore[arg-type]
+    for stop in (MIDNIGHT, MIDNIGHT - 1.0):  # no rows would pass for no energy
+        with pytest.raises(TargetError, match="no time lies between them"):
+            data.energies(start=float(MIDNIGHT), stop=stop)
 
 
 def test_a_part_of_it_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
