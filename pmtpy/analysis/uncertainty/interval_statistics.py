@@ -37,6 +37,7 @@ CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that
 _APART = 0.99  # of a sample interval: of the polls of one reading those are taken that are so far apart
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
+_SAME_S = 1e-6  # a row so near to an end was read at it: recordings have six decimals of Unix time, in float64
 _MIN_STEPS = 4  # that a quartile needs
 _MISSED = 3.0  # sample intervals without a row, in which two whole ones are not seen: skipped now and then, it is one
 _LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
@@ -339,8 +340,10 @@ class _Together:
         # Of a counter the first row has no power yet: what it did from there to the next, those behind it tell.
         near = self._near(at - blur, max(at, float(t[0])) + self.lag + blur)
         swing = (near.max(axis=1) - near.min(axis=1)).tolist()
-        after, beside = int(t.searchsorted(at)), int(self.all_t.searchsorted(at))
-        on_row = beside < len(self.all_t) and float(self.all_t[beside]) == at
+        beside = int(self.all_t.searchsorted(at - _SAME_S))
+        on_row = beside < len(self.all_t) and float(self.all_t[beside]) <= at + _SAME_S
+        at = float(self.all_t[beside]) if on_row else at
+        after = int(t.searchsorted(at))
         inner = 0 < after < len(t)
         before = float(self.all_t[beside - 1]) if not after and beside else at
         gap = float(self.gaps[after - 1]) if inner else abs(before - float(t[min(after, len(t) - 1)]))

@@ -29,6 +29,20 @@ def test_of_a_recorded_counter_that_never_moved_nothing_is_known(watts: float) -
         assert math.isnan(total)
 
 
+@pytest.mark.parametrize("off_s", [-6e-7, -1e-7, 1e-7, 6e-7])
+def test_a_row_that_was_read_at_an_end_is_there_though_its_time_was_rounded(off_s: float) -> None:
+    """Polls each 0.1 s and a row at either end, of a counter that is renewed each millisecond and a load that steps."""
+    t = np.sort(np.append(np.arange(-1.03, 3.0, 0.1), [0.0, 1.0]))
+    joules = np.interp(t, [-2.0, 0.05, 1.02, 4.0], [0.0, 205.0, 302.0, 1000.0]).repeat(2).reshape(-1, 2)
+    power = np.vstack([[100.0, 100.0], np.diff(joules, axis=0) / np.diff(t)[:, None]])
+    layout, used = Layout((COUNTER.timed(refresh_s=0.001),)), float(joules[t == 1.0, 1][0] - joules[t == 0.0, 1][0])
+    interval = Interval(1.0, [used], [0.0], aged_s=0.1)
+    _, told = recorded_uncertainties(layout, t, power, joules, interval)
+    assert told == pytest.approx(0.03 * used, rel=0.02), "its age of a millisecond is little beside the gain"
+    _, rounded = recorded_uncertainties(layout, t + off_s, power, joules, interval)
+    assert rounded == pytest.approx(told, rel=1e-3)
+
+
 def error(seed: int, window_s: float) -> float:
     """Error of a recorded energy, in standard uncertainties: means over a window, published ten times a second."""
     rng = np.random.default_rng(seed)
