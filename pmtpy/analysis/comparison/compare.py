@@ -9,7 +9,7 @@ joules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError, TargetError
 
 WHOLE = "whole"
+_UNPLACED = "its regions are left out: how its clock stands to the reference's is not known"
 
 
 def compare(
@@ -79,14 +80,17 @@ def compare(
         found[name], follows = (alone(p), None) if name == chosen else against(p, base, one_clock=one_clock)
         if follows is not None:
             following[name] = follows
+    laid = {n: one_clock or n == chosen or found[n].clock is not None for n in ready}
+    for name, p in ready.items():
+        if p.trace.regions and not laid[name]:
+            found[name] = replace(found[name], notes=(*found[name].notes, _UNPLACED))
     rows = []
-    for span in _spans(ready, found, regions, whole=whole):
+    for span, owner in _spans(ready, found, chosen, regions, laid, whole=whole).items():
         energies = {}
         for name, p in ready.items():
-            known = one_clock or name == chosen or found[name].clock is not None
-            own = one_clock or name == chosen
-            time_u_s = p.trace.time_u_s if own else _laid_u_s(found[name], base.trace, span)
-            energy = _energy(p, found[name], span, time_u_s, own=own) if known else None
+            own = one_clock or name == owner
+            time_u_s = p.trace.time_u_s if own else _carried_u_s(ready[owner].trace, (found[owner], found[name]), span)
+            energy = _energy(p, found[name], span, time_u_s, own=own) if laid[name] else None
             if energy is None:
                 continue
             if (name, span.name) in (measured or {}):
@@ -125,21 +129,31 @@ def _reference(traces: Sequence[Trace], wanted: str | None) -> str:
 
 
 def _spans(
-    ready: Mapping[str, Prepared], found: Mapping[str, Compared], given: Sequence[Span], *, whole: bool
-) -> list[Span]:
-    """Return all regions on the reference's clock: the whole that all have in common, those given, those marked."""
+    ready: Mapping[str, Prepared],
+    found: Mapping[str, Compared],
+    reference: str,
+    given: Sequence[Span],
+    laid: Mapping[str, bool],
+    *,
+    whole: bool,
+) -> dict[Span, str]:
+    """Return all regions on the reference's clock: the whole that all have in common, those given, those marked.
+
+    And for each the trace whose clock it was told on: there its ends are exact. Those of a trace that was not ``laid``
+    on the reference have no place there.
+    """
     starts, ends = [], []
     for name, p in ready.items():
         t = _on_reference(found[name], np.array([p.curve.start_s, p.curve.end_s]))
         starts.append(float(t[0]))
         ends.append(float(t[1]))
-    spans = [Span(max(starts), min(ends), WHOLE)] if whole and max(starts) < min(ends) else []
-    spans += given
+    common = [Span(max(starts), min(ends), WHOLE)] if whole and max(starts) < min(ends) else []
+    spans = dict.fromkeys([*common, *given], reference)
     for name, p in ready.items():
-        for r in p.trace.regions:
+        for r in p.trace.regions if laid[name] else ():
             t = _on_reference(found[name], np.array([r.start, r.end]))
-            spans.append(Span(float(t[0]), float(t[1]), r.name))
-    return list(dict.fromkeys(spans))
+            spans.setdefault(Span(float(t[0]), float(t[1]), r.name), name)
+    return spans
 
 
 def _on_reference(s: Compared, t: Floats) -> Floats:
@@ -153,13 +167,13 @@ def _on_own(s: Compared, start_s: float, end_s: float) -> tuple[float, float]:
     return start, end
 
 
-def _laid_u_s(s: Compared, base: Trace, span: Span) -> float:
-    """How far a trace that was laid on the reference may be off: the reference's own times, and how it was laid.
+def _carried_u_s(owner: Trace, laid: Iterable[Compared], span: Span) -> float:
+    """How far the ends of a region may be off on another clock than its owner's: its owner's own times, and both fits.
 
-    What its own times are off by was taken out when it was laid on the reference.
+    What the times of the other's rows are off by was taken out when rows were laid upon rows.
     """
-    laid = 0.0 if s.clock is None else max(s.clock.off_by(t) for t in (span.start, span.end)) / Z95
-    return math.hypot(base.time_u_s, laid if math.isfinite(laid) else 0.0)
+    fits = [max(s.clock.off_by(t) for t in (span.start, span.end)) / Z95 for s in laid if s.clock is not None]
+    return math.hypot(owner.time_u_s, *filter(math.isfinite, fits))
 
 
 def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool) -> Energy | None:

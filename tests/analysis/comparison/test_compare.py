@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import arrays
 from pmtpy.analysis import Comparison, Trace, compare
 from pmtpy.analysis.clocking import Polling as Rows
 from pmtpy.analysis.comparison.results import stated
+from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core import Span
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
@@ -23,7 +24,7 @@ from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError, TargetError
 from tests.support.drawn_sensors import Kernel, Polls, Power, Sensor, record
 from tests.support.recorded import read_log, read_pmd, read_stamps
-from tests.support.simulated import Bench, pseudo_random_bench, square_bench
+from tests.support.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench
 
 SECONDS = 12.0
 LATE = Span(9.0, SECONDS - 0.02, "late")  # readings show what was 54 ms before
@@ -428,7 +429,29 @@ def test_a_load_that_only_repeats_moves_no_lag_by_whole_periods(period_s: float)
     assert one.lag_s is not None
     assert one.lag_s.value == pytest.approx(0.054, abs=0.01)
     assert any("whole periods of the load" in note for note in one.notes)
-    assert compare([gpu(bench, boxcar()), meter(bench)], whole=False)["gpu"].lag_s is None
+    marked = replace(gpu(bench, boxcar()), regions=(Span(2.0, 3.1, "solve"),))
+    apart = compare([marked, meter(bench, 0.2)], whole=False)
+    assert apart["gpu"].lag_s is None
+    assert not apart.regions  # where they lie on the meter's clock nobody knows
+    assert any("regions are left out" in note for note in apart["gpu"].notes)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_ends_of_a_region_are_as_sure_on_another_clock_as_the_fit_that_carries_them(seed: int) -> None:
+    """Regions that end where the load switches, told on the register's clock, which few switches tell."""
+    bench = Bench(np.asarray(np.sort(np.random.default_rng(seed).uniform(1.0, 11.0, 8)), np.float64), SECONDS)
+    t_ns, watts = boxcar(delay_s=0.0).record(bench.load, SECONDS, Polling(0.008, 0.001, 0.01), start_s=0.0, seed=seed)
+    spans = tuple(Span(float(edge) - 0.3, float(edge), "part") for edge in bench.edges_s[1:-1])
+    log = Trace("gpu", np.asarray(t_ns * 1e-9, np.float64), watts, channel=GPU, regions=spans)
+    exact = replace(meter(bench, 0.4), channel=replace(METER, gain_u=0.0))
+    found = compare([exact, log], whole=False)
+    clock = found["gpu"].clock
+    assert clock is not None
+    for span, row in zip(spans, found.regions, strict=True):
+        truth = float(bench.load.joules(np.array(span.end)) - bench.load.joules(np.array(span.start)))
+        seen = row.energies["meter"]
+        assert abs(seen.joules - truth) < 1.5 * seen.uncertainty_joules
+        assert seen.uncertainty_joules > 0.9 * (HIGH - LOW) * clock.off_by(row.region.end) / Z95
 
 
 def test_what_a_clock_may_be_off_by_is_in_the_lag_and_in_the_energies() -> None:
@@ -449,6 +472,16 @@ def test_what_a_clock_may_be_off_by_is_in_the_lag_and_in_the_energies() -> None:
         assert lag.contains(0.0) == (board is doubtful and one_clock)
         if board is doubtful:
             assert all(abs(row.energies["board"].sigmas) < 2 for row in seen.regions)
+    # On the clock that they are told on nothing is carried.
+    told = replace(sure, regions=tuple(Span(each.start + 0.013, each.end + 0.013, each.name) for each in spans))
+    u_j = [
+        [row.energies["board"].uncertainty_joules for row in found.regions]
+        for found in (
+            compare([reference, told], reference="meter", whole=False),
+            compare([reference, told], reference="meter", whole=False, one_clock=True),
+        )
+    ]
+    assert u_j[0] == pytest.approx(u_j[1])
 
 
 def _without(trace: Trace, start_s: float, end_s: float) -> Trace:
