@@ -140,6 +140,7 @@ def header_of(
         str((known.get("versions") or {}).get("pmtpy", version)),
         None if interval_s else real(known.get("polled_s")),
         bool(known.get("stamped")),
+        known.get("uncut") is True,
         aged_of(known),
         time_u_of(known),
         host_clock=anchor is not None,

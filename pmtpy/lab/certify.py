@@ -173,7 +173,7 @@ def judge(
     edges = polls.edges_s[polls.edges_s < scheme.response_s]
     load = LoadIntervals.switched(edges[: len(edges) // 2 * 2])
     beside = _until(reference.curve, scheme.response_s)
-    shown = Series(whole.t_s[first], whole.watts[first])
+    shown = Series(whole.t_s[first], whole.watts[first], uncut=whole.uncut)
     found = characterise(about.name, shown, load=load, meter=beside)
     if found.kernel is None and beside is not None:  # the stamps of the load may tell what a coarse meter does not
         alone = characterise(about.name, shown, load=load)

@@ -99,7 +99,7 @@ def correct_recording(
     column = power_column(table, channel or profile.channel, path)
     _refuse_another_channel(profile, table, column, path, report)
     polls = read_series(table, column, alone=load is None)
-    lattice = estimate_updates(polls.t_s, polls.watts)
+    lattice = estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut)
     _refuse_another_period(profile, lattice.period_s, path)
     updates = update_series(polls.t_s, _true_watts(profile, table, column, polls.watts, report), lattice)
     shift, own = 0.0, stamped_load(table, alone=True) if load is None else None

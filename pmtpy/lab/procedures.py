@@ -134,7 +134,7 @@ def measure_updates(
                 return FoundUpdates("", *stamped, stated.get(whose))
             progress(f"{target} renews its registers at different times, and stamps all of them")
     live = Recorder(seconds, channel=channel, clock=clock, progress=progress).alone(target, options)
-    found, name = estimate_updates(live.t_s, live.series.watts, unequal=True), live.about.name
+    found, name = estimate_updates(live.t_s, live.series.watts, unequal=True, uncut=True), live.about.name
     return FoundUpdates(name, found.period_s, None, stated.get(name), found.seen, found.patterned)
 
 

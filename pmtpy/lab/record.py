@@ -68,7 +68,7 @@ class Polls:
     @property
     def series(self) -> Series:
         """The power of the chosen channel."""
-        return Series(self.t_s, self.watts(self.chosen))
+        return Series(self.t_s, self.watts(self.chosen), uncut=True)
 
     @property
     def load(self) -> LoadIntervals | None:

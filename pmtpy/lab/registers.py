@@ -140,8 +140,9 @@ def _beside(registers: Mapping[tuple[str, str], Register], channel: str | None) 
 def _register(target: str, channel: Channel, t_s: Floats, values: Floats, load: LoadIntervals | None) -> Register:
     name = f"{target} {channel.name}"
     if channel.quantity is not Quantity.ENERGY:
-        return Register(name, t_s, values, load=load)
-    return Register(name, t_s, whole_counts(values / channel.scale - channel.offset), channel.scale, channel.wrap, load)
+        return Register(name, t_s, values, load=load, uncut=True)
+    counts = whole_counts(values / channel.scale - channel.offset)
+    return Register(name, t_s, counts, channel.scale, channel.wrap, load, uncut=True)
 
 
 def _columns(table: pd.DataFrame) -> dict[str, float | None]:
@@ -164,5 +165,6 @@ def _of_series(name: str, polls: Series, per_count: float | None, load: LoadInte
     if load is not None and polls.absolute:
         t_s = np.asarray(t_s + zone_shift(float(t_s[0]), float(t_s[-1]), PowerTrace.of_load(load)), np.float64)
     if per_count is None:
-        return Register(name, t_s, polls.watts, load=load)
-    return Register(name, t_s, whole_counts(polls.watts / per_count), per_count, load=load, unwrapped=True)
+        return Register(name, t_s, polls.watts, load=load, uncut=polls.uncut)
+    counts = whole_counts(polls.watts / per_count)
+    return Register(name, t_s, counts, per_count, load=load, unwrapped=True, uncut=polls.uncut)

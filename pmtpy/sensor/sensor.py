@@ -296,7 +296,8 @@ class Sensor:
             __version__,
             None if traits.streaming else interval_s or made.interval_s,
             traits.timestamps is not Timestamps.HOST_READ,
-            min(made.intake.aged_s, interval_s or made.intake.aged_s),
+            uncut=True,
+            aged_s=min(made.intake.aged_s, interval_s or made.intake.aged_s),
             origin=told(this_machine(os.environ), launch_of(os.environ)),
         )
 

@@ -11,10 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pmtpy.analysis.clocking import estimate_updates, update_series
 from pmtpy.analysis.signal.estimate import Estimate
-from pmtpy.core.clock import ManualClock
+from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.clock import Anchor, ManualClock
+from pmtpy.core.rows import Frame, Layout
 from pmtpy.emulators.world import make_world
 from pmtpy.io.convert import convert
+from pmtpy.io.write import open_sink
+from pmtpy.io.write.base import Ending, Header
 from pmtpy.lab import two_clocks
 from pmtpy.lab.procedures import energy_curve, windows_of
 from pmtpy.lab.recorded import (
@@ -31,6 +36,8 @@ from pmtpy.regions.region import region
 from pmtpy.sensor.sensor import Sensor
 from tests.support.worlds import Gauge
 
+START_NS = 5_000_000_000
+
 
 def test_energy_over_lost_rows_is_bridged_by_the_powers_either_side(tmp_path: Path) -> None:
     rows = ["time,elapsed,marker,lost,total_W,total_J", "1.0,0.0,,0,10,0", "1.1,0.1,,0,20,2", "1.4,0.4,,9,40,2"]
@@ -39,6 +46,32 @@ def test_energy_over_lost_rows_is_bridged_by_the_powers_either_side(tmp_path: Pa
     series = read_series(read_file(str(path)), "total_W")
     assert series.joules is not None
     np.testing.assert_allclose(series.joules, [0.0, 2.0, 2.0 + 0.3 * 30.0, 11.0 + 4.0])
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jls"])
+def test_stamps_that_lie_on_whole_milliseconds_were_not_cut_off_where_the_recording_says_so(
+    tmp_path: Path, suffix: str
+) -> None:
+    """A register that stamps its renewals itself, each 40.000 ms exactly, polled each 20 ms: dated 5 ms late."""
+    if suffix == "jls":
+        pytest.importorskip("pyjls", reason="pyjls is not installed (extra jls)")
+    t_ns = START_NS + 40_000_000 * np.arange(300, dtype=np.int64)
+    watts = np.repeat(np.random.default_rng(3).normal(150.0, 30.0, 300)[:, None], 2, axis=1)
+    joules = np.cumsum(0.04 * watts, axis=0) - 0.04 * watts[0]
+    gauge = Channel("gpu", Quantity.POWER, refresh_s=0.04, resolution=0.0)
+    header = Header("nvml:0", Identity("nvml", "card"), Layout((gauge,)), Anchor(START_NS, START_NS + 10**18),
+                    polled_s=0.02, stamped=True, uncut=True)  # fmt: skip
+    path = tmp_path / f"run.{suffix}"
+    sink = open_sink(path, header)
+    nothing = np.zeros((300, 2), np.int64)
+    sink.write(Frame(t_ns, watts, joules, np.empty((300, 0)), nothing[:, 0], nothing, ()))
+    sink.close(Ending(Anchor(START_NS + 12 * 10**9, START_NS + 12 * 10**9 + 10**18), 300, 0, 0, complete=True))
+
+    polls = read_series(read_file(str(path)), "gpu_W", alone=True)
+    updates = update_series(polls.t_s, polls.watts, estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut))
+    late_s = np.mod(updates.t_s + 0.02, 0.04) - 0.02
+    assert np.max(np.abs(late_s)) < 1e-3
+    np.testing.assert_allclose(updates.watts, watts[np.round(updates.t_s / 0.04).astype(np.int64), 0], rtol=1e-6)
 
 
 def test_marks_without_power_belong_to_the_recording_before_them_or_else_to_the_next(tmp_path: Path) -> None:

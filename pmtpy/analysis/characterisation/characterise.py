@@ -136,7 +136,7 @@ def _lattice(polls: Series) -> PublishingClock:
     if lasted < MIN_LENGTH_S:
         msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
         raise DeclinedError(msg)
-    return estimate_updates(polls.t_s, polls.watts)
+    return estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut)
 
 
 def _updates(remarks: _Remarks, t_s: Floats, watts: Floats, lattice: PublishingClock) -> Updates:

@@ -37,6 +37,7 @@ class Register:
     wrap: float | None = None  # of a counter: counts after which it begins again
     load: LoadIntervals | None = None  # when the device was loaded, on the clock of the polls
     unwrapped: bool = False  # of a counter: whatever it began anew has been put right before
+    uncut: bool = False  # whether the times are as their clock told them
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _alone(register: Register) -> Standing:
             moves = replace(moves, wraps=None, restarts=moves.restarts or None)
     found = Standing(register.name, moves=moves)
     try:
-        clock = estimate_updates(t, values)
+        clock = estimate_updates(t, values, uncut=register.uncut)
     except DeclinedError as error:
         bound = error.bound_s if isinstance(error, FasterThanPollsError) else None
         why = f"needs the update period: {error}"

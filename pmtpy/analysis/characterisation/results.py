@@ -32,12 +32,15 @@ class Series:
         Whether the times are wall time; else they count from an unknown instant.
     joules : float64, shape (n,), optional
         Cumulative energy at the times, where it is known: then ``watts`` may be means since the sample before.
+    uncut : bool
+        Whether the times are as their clock told them; else they may have been cut off to a coarse step.
     """
 
     t_s: Floats
     watts: Floats
     absolute: bool = True
     joules: Floats | None = None
+    uncut: bool = False
 
     def between(self, start_s: float, end_s: float) -> Series:
         """Return what was read in a stretch of time, both ends included."""

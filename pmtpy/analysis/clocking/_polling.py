@@ -29,13 +29,14 @@ class Polling:
 
     period_s: float  # how often the device was polled
     stamped: bool = False  # whether rows bear the device's own times; else those of the polls
+    uncut: bool = False  # whether times are as their clock told them; else they may have been cut off to a coarse step
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any] | None) -> Polling | None:
         """Read it from the metadata of a dump; None where they do not tell, or the sensor is a stream."""
         known = metadata or {}
         period_s = real(known.get("polled_s"))
-        return cls(period_s, bool(known.get("stamped"))) if period_s else None
+        return cls(period_s, bool(known.get("stamped")), known.get("uncut") is True) if period_s else None
 
     def polls(self, t_s: Floats, values: Floats, lost: Ints | Floats | None = None) -> tuple[Floats, Floats]:
         """Return times and values of all polls; rows without a value are none.

@@ -55,6 +55,7 @@ class PublishingClock:
     candidates: tuple[tuple[float, float], ...] = ()
     # updates bring changes in too regular a pattern for chance: the value may be renewed at some of these instants only
     patterned: bool = False
+    step_s: float = 0.0  # what stamps were cut off to: on average they lie half of that early
 
     def times(self, k: Ints) -> Floats:
         """Instants of the updates ``k``, seconds; update 0 is at ``phase_s``."""
@@ -62,7 +63,7 @@ class PublishingClock:
         return np.asarray(nominal + np.interp(nominal, self.blocks_s, self.block_phase_s), np.float64)
 
 
-def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False) -> PublishingClock:
+def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncut: bool = False) -> PublishingClock:
     """Find update period and phase.
 
     Parameters
@@ -73,6 +74,9 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False) -> P
         What was read.
     unequal : bool
         Whether a lattice will do of which only some instants bring a value, in a pattern of their own.
+    uncut : bool
+        Whether stamps are known to be as their clock told them. Else those that lie on a coarse decimal step, as polls
+        that keep their beat do as well, are taken for ones that were cut off to it.
 
     Raises FasterThanPollsError: the sensor publishes faster than it was polled, or nearly.
     Raises DeclinedError: there are too few changes; they are jumps between a few levels, which the load may have made;
@@ -84,8 +88,9 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False) -> P
         raise DeclinedError(msg)
     first, *others = _stretches(t)
     if others:
-        return _joined(estimate_updates(t[first], v[first], unequal=unequal), [(t[rows], v[rows]) for rows in others])
-    step = stamp_step(t)
+        clock = estimate_updates(t[first], v[first], unequal=unequal, uncut=uncut)
+        return _joined(clock, [(t[rows], v[rows]) for rows in others])
+    step = 0.0 if uncut else stamp_step(t)
     origin = float(t[0] + t[-1]) / 2.0
     polls = t - origin + step / 2.0  # a stamp that was cut off to its resolution lies half a step early on average
     seen, own = Intervals.between(polls, v), own_changes(v)
@@ -96,7 +101,7 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False) -> P
         if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
             raise
         raise too_fast(seen) from error
-    clock = clock_of(path, origin, seen, coverage, odds)
+    clock = replace(clock_of(path, origin, seen, coverage, odds), step_s=step)
     if clock.patterned and not unequal and np.mean(_steps(seen, path) == 1.0) < _IN_A_ROW:
         period = 1e3 * clock.period_s.value
         msg = (
@@ -122,9 +127,9 @@ def _stretches(t_s: Floats) -> list[slice[int, int, None]]:
 
 def _joined(clock: PublishingClock, others: list[tuple[Floats, Floats]]) -> PublishingClock:
     """Return a clock with the phases of other parts of its recording, where they show one; its period stays."""
-    period, blocks, phases = clock.period_s.value, [clock.blocks_s], [clock.block_phase_s]
+    period, step, blocks, phases = clock.period_s.value, clock.step_s, [clock.blocks_s], [clock.block_phase_s]
     for t, v in others:
-        origin, step = float(t[0] + t[-1]) / 2.0, stamp_step(t)
+        origin = float(t[0] + t[-1]) / 2.0
         seen = Intervals.between(t - origin + step / 2.0, v)
         if np.sum(seen.changed) < MIN_CHANGES:
             continue
@@ -247,7 +252,7 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     Updates that nobody polled are left out, and those that were not renewed.
     """
     t, v = tidy(t_s, values)
-    t = t + stamp_step(t) / 2.0
+    t = t + clock.step_s / 2.0
     period = clock.period_s.value
     shown = (t - clock.phase_s.value - np.interp(t, clock.blocks_s, clock.block_phase_s)) / period
     newest = np.floor(shown).astype(np.int64)

@@ -153,13 +153,17 @@ def _lattice(trace: Trace, t: Floats, watts: Floats) -> PublishingClock:
     stated = trace.channel.refresh_s if trace.channel is not None else None
     spacing = float(np.median(np.diff(t)))
     if stated is None or not 0.8 * stated < spacing < 3.0 * stated:
-        return estimate_updates(t, watts)
+        return estimate_updates(t, watts, uncut=_uncut(trace))
     found, middle = updates_of(t), np.array([float(np.mean(t))])
     # Whoever polls stamps an update up to one poll late, and polls that keep step do so evenly: over the whole that
     # adds up to less than half an update, the slowest poll that still sees each.
     slip, period = spacing / 2.0 / (found.updates + found.unseen - 1), found.mean_s
     at = Estimate.normal(float(middle[0]), period.sd)
     return PublishingClock(period.widened(slip), at, 1.0, 1.0, middle, np.zeros(1), period.value)
+
+
+def _uncut(trace: Trace) -> bool:
+    return trace.polling is not None and trace.polling.uncut
 
 
 def alone(p: Prepared) -> Compared:
@@ -186,7 +190,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     if found is None:
         p.declined |= dict.fromkeys(("kernel", "gain"), f"needs the lag: {p.declined['lag_ms']}")
         return alone(p), None
-    stamp = max(stamp_step(p.trace.t_s), stamp_step(base.trace.t_s)) / 2.0
+    stamp = max([stamp_step(each.t_s) for each in (p.trace, base.trace) if not _uncut(each)], default=0.0) / 2.0
     if one_clock:  # else what all stamps of a recording have in common is in the difference of the clocks
         stamp += Z95 * math.hypot(p.trace.time_u_s, base.trace.time_u_s)
     updates = p.updates.shifted(-found.lag_s.value)

@@ -11,6 +11,7 @@ The format has no room for energy, volts, losses or units: the JSON file beside 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -38,7 +39,8 @@ class PmtSink:
         names = tuple(one_word(unbroken(name)) for name, _ in shown)
         self._sums = [list(places) for _, places in shown]
         self._lines = Lines(" ")
-        self._file = TextFile(output, header, ("timestamp", *names), " ".join(("timestamp", *names)))
+        rounded = replace(header, uncut=False)
+        self._file = TextFile(output, rounded, ("timestamp", *names), " ".join(("timestamp", *names)))
 
     def write(self, frame: Frame) -> None:
         """Append the rows of ``frame``, and a line for each mark before the row it belongs to."""

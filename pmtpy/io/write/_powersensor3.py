@@ -12,7 +12,7 @@ Two things differ from that library: time is that of the sample, where the libra
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class PowerSensor3Sink:
         names += tuple(f"{kind}{p}" for p in numbers for kind in ("current", "voltage", "power"))
         names += ("power_total",)
         self._lines = Lines(" ")
-        self._file = TextFile(output, header, names, " ".join(names))
+        self._file = TextFile(output, replace(header, uncut=False), names, " ".join(names))
 
     def write(self, frame: Frame) -> None:
         """Append the rows of ``frame``."""

@@ -100,6 +100,8 @@ class Header:
     polled_s: float | None = None
     # whether rows bear the device's own times; else those of the readings, or of a stream's arrival
     stamped: bool = False
+    # whether times of rows are as a clock told them, to the microsecond; else they may be cut off, or rounded
+    uncut: bool = False
     # as in :class:`Ending`, as far as they are known by now
     aged_s: float = 0.0
     time_u_s: float = 0.0
@@ -202,6 +204,7 @@ def metadata(header: Header, columns: tuple[str, ...], ending: Ending | None = N
         "interval_s": header.interval_s,
         "polled_s": header.polled_s,
         "stamped": header.stamped,
+        "uncut": header.uncut,
         "aged_s": ending.aged_s if ending else header.aged_s,
         "calibration": header.calibration,
         "anchors": {"start": _known(header.anchor), "end": _known(ending.anchor) if ending else None},
