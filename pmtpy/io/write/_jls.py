@@ -7,10 +7,12 @@ leaves a file then that nothing can read: therefore rows are refused while a dis
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import shutil
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import jls
 from pmtpy.io.columns import column_names, columns
+from pmtpy.io.write._library_descriptor import LibraryDescriptor
 from pmtpy.io.write._text import unbroken
 from pmtpy.io.write.base import Ending, Header, Options, metadata
 from pmtpy.io.write.file import Output
@@ -69,13 +72,16 @@ class JlsSink:
         self._heard = jls.Complaints()
         self._heard.attach()
         try:
-            self._file = pyjls.Writer(str(self._path))
+            self._file, self._descriptor = LibraryDescriptor.opened_by(self._opened, self._path)
         except (RuntimeError, ValueError) as error:
             self._heard.detach()
             msg = f"cannot write {self._path}: {error}"
             raise SinkError(msg) from error
         source = header.identity
         self._file.source_def(1, *_described(header.target, source, header.version))
+
+    def _opened(self) -> Any:
+        return self._pyjls.Writer(str(self._path))
 
     # -- the beginning ---------------------------------------------------------------------------------------------
 
@@ -151,7 +157,17 @@ class JlsSink:
         if self._heard.errors:
             msg = f"cannot write to {self._path}: {self._heard.errors[0]}"
             raise SinkError(msg)
+        self._require_file("cannot write to")
         self._require_room("rows that come meanwhile are not kept")
+
+    def _require_file(self, cannot: str) -> None:
+        try:
+            self._descriptor.keep()
+        except OSError as error:
+            # It writes its summaries when it is forgotten, too: to whatever has its number.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._file))
+            msg = f"{cannot} {self._path}: {error.strerror}; what came before is in it, but for the last moments"
+            raise SinkError(msg) from error
 
     def _require_room(self, what: str) -> None:
         free = shutil.disk_usage(self._path).free
@@ -236,6 +252,7 @@ class JlsSink:
     def close(self, ending: Ending) -> Ending:
         """Write the metadata, close the file, and see that all rows are in it."""
         try:
+            self._require_file("cannot finish")
             if self._origin is None:
                 self._begin(_NOTHING)
             self._file.user_data(jls.AT_END, json.dumps(self._facts(ending)))

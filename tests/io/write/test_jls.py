@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import os
@@ -29,6 +30,7 @@ from pmtpy.io.read.blocks import open_blocks
 from pmtpy.io.write import Ending, Header, open_sink
 from pmtpy.live.tracks import JlsTrack
 from tests.io.write.conftest import PAIRS, START_NS, STEP_NS, UNIX_NS
+from tests.support.daemons import descriptors, numbers_of_a_socket
 
 pyjls = pytest.importorskip("pyjls", reason="needs the extra jls: pip install 'pmtpy[jls]'")
 
@@ -90,6 +92,48 @@ def test_it_reads_back_as_parquet_does(tmp_path: Path, stream: Header, lost: dic
     np.testing.assert_allclose(table["time"], other["time"], rtol=0, atol=1e-6)
     assert table.attrs["complete"] is True
     assert table.attrs["metadata"]["rows"] == 15_000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program there closes no descriptors but its own")
+def test_a_program_that_closes_all_descriptors_has_it_whole_where_their_numbers_are_free(
+    tmp_path: Path, stream: Header
+) -> None:
+    path, (first, *others) = tmp_path / "a.jls", _pieces(_noisy(0, 15_000), 5000, 9000)
+    before = descriptors()
+    sink = open_sink(path, stream)
+    sink.write(first)
+    sink._file.flush()  # type: ignore[attr-defined]  # what its thread has in hand
+    for fd in descriptors() - before:
+        os.close(fd)
+    sink.write(others[0])
+    with pytest.raises(SinkError, match="is being written"):
+        open_sink(path, stream, overwrite=True)
+    sink.write(others[1])
+    assert sink.close(_end(15_000)).complete
+    assert descriptors() == before
+    table = load(path)
+    assert table.attrs["complete"] is True
+    pd.testing.assert_frame_equal(table, load(_write(tmp_path / "b.jls", stream, first, *others)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program there closes no descriptors but its own")
+def test_what_has_its_number_is_left_alone_and_what_lacks_rows_is_not_whole(tmp_path: Path, stream: Header) -> None:
+    path, (first, *others) = tmp_path / "a.jls", _pieces(_noisy(0, 15_000), 5000, 9000)
+    before = descriptors()
+    sink = open_sink(path, stream)
+    sink.write(first)
+    sink._file.flush()  # type: ignore[attr-defined]  # what its thread has in hand
+    with numbers_of_a_socket(descriptors() - before):
+        for frame in others:
+            with pytest.raises(SinkError, match=r"cannot write to .*a\.jls: the program has closed its descriptor"):
+                sink.write(frame)
+        with pytest.raises(SinkError, match=r"cannot finish .*a\.jls: the program has closed its descriptor"):
+            sink.close(_end(15_000))
+        del sink
+        gc.collect()  # nor is anything written when it is forgotten
+    table = load(path)
+    assert table.attrs["complete"] is False
+    assert 0 < len(table) <= 5000
 
 
 def _slow_register(path: Path) -> tuple[Path, Frame]:
