@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.characterisation._families import BOTH, BOXCAR, FAMILIES, ONE_POLE, TWO_POLE
+from pmtpy.analysis.characterisation._families import BOTH, BOXCAR, FAMILIES, ONE_POLE, TWO_POLE, widths_of
 from pmtpy.analysis.characterisation._forward import ends
 from pmtpy.analysis.characterisation._model_selection import SAME_WIDTH_SHARE
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
@@ -142,14 +142,12 @@ def seeds(grid: Grid, period_s: float, within_s: float = math.inf) -> dict[str, 
         if i % 4 == 2:  # time constants 1.8 apart, half of what a fit finds its way over
             minima = _minima(grid, windows, grid.windows(slow, tau)[1])
             mixed.append(np.insert(minima, 3, tau, axis=1))
-    found = {
-        BOXCAR: np.insert(_minima(grid, windows, plain), 3, 0.0, axis=1),
-        ONE_POLE: np.insert(_minima(grid, taus, poles), 2, 0.0, axis=1),
-        BOTH: np.concatenate(mixed),
-        TWO_POLE: np.insert(_minima(grid, taus, twice), 2, 0.0, axis=1),
-        TRIANGULAR: np.insert(_minima(grid, *grid.triangles()), 3, 0.0, axis=1),
-    }
-    return {family: _deepest(rows, within_s, period_s, FAMILIES[family].minima) for family, rows in found.items()}
+    # Over one width and the offset; a second time constant begins as the first.
+    plane = {BOXCAR: (windows, plain), ONE_POLE: (taus, poles), TWO_POLE: (taus, twice), TRIANGULAR: grid.triangles()}
+    other = {family: 3 if "window" in widths_of(family) else 2 for family in plane}  # column of the width it has not
+    found = {family: np.insert(_minima(grid, *each), other[family], 0.0, axis=1) for family, each in plane.items()}
+    found[BOTH] = np.concatenate(mixed)
+    return {name: _deepest(found[name], within_s, period_s, family.minima) for name, family in FAMILIES.items()}
 
 
 def _deepest(rows: Floats, within_s: float, period_s: float, most: int) -> list[Floats]:

@@ -28,7 +28,6 @@ from pmtpy.analysis.characterisation._families import (
     MINOR,
     ONE_POLE,
     RIVALS,
-    TWO_POLE,
     like,
     pure_of,
     widths_of,
@@ -289,12 +288,12 @@ def _fits(
     fits = []
     for family, points in seeds(grid, problem.period, within_s).items():
         for offset, window, tau in points:
-            start = np.array([offset, window, tau, _SECOND * tau if family == TWO_POLE else 0.0, 1.0, 0.0])
+            start = np.array([offset, window, tau, _SECOND * tau if "second" in widths_of(family) else 0.0, 1.0, 0.0])
             fits.append(polish(rough, family, start, even, fixed="wander"))
     if not any(f.family not in RIVALS for f in fits):
         msg = f"no kernel whose mean age is within {1e3 * within_s:.3g} ms of the lag explains the readings"
         raise DeclinedError(msg)
-    for family in (BOXCAR, ONE_POLE, BOTH):
+    for family in (name for name in FAMILIES if name not in RIVALS):
         # A minimum of one family is near one of another, unless the search missed it, or it lies beyond reach.
         if not (own := [f for f in fits if f.family == family]):
             continue
