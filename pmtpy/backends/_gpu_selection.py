@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError, TargetError
 
 _PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?", re.IGNORECASE)
@@ -82,7 +83,7 @@ def choose(device: str | None, stock: Inventory[Gpu]) -> tuple[Gpu, int | None, 
     if index < len(stock.numbered):
         first = f"no GPU was named: this is the first of {len(stock.gpus)}"
         return stock.numbered[index], index, () if text or len(stock.gpus) == 1 else (first,)
-    have = f"{stock.program} sees {len(stock.numbered)} of {len(stock.gpus)} GPUs" + (
+    have = f"{stock.program} sees {len(stock.numbered)} of {amount(len(stock.gpus), 'GPU')}" + (
         f" ({stock.why})" * bool(stock.why)
     )
     if not stock.numbered:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pmtpy._handlers import of_a_handler
+from pmtpy.core.presentation import amount
 from pmtpy.errors import ReadError
 
 _ROOT_VARIABLE = "PMT_SYSFS_ROOT"
@@ -265,7 +266,7 @@ class Registers:
         if all(map(math.isnan, found)):
             self.close()  # looked for anew at the next reading
             told = "; ".join(map(self.unread.__getitem__, sorted(self.unread)[:_TOLD]))
-            msg = f"none of {len(self.paths)} files can be read: {told}"
+            msg = f"none of {amount(len(self.paths), 'file')} can be read: {told}"
             raise ReadError(msg) from self._last_error
         return found
 

@@ -26,6 +26,7 @@ from pmtpy.backends.machine import Machine
 from pmtpy.core.arguments import one_of
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Block, Ints
 from pmtpy.core.source import Discovery, Remarks, Source, Traits, columns
 from pmtpy.errors import (
@@ -191,7 +192,7 @@ def _configuration(line: Line) -> bytes:
     line.rest(_QUIET_S)
     answer = line.ask(b"R", CONFIG.size, _ANSWER_S) + line.rest(_QUIET_S)
     if len(answer) != CONFIG.size:
-        msg = f"{line.name}: {len(answer)} bytes came where a configuration has {CONFIG.size}"
+        msg = f"{line.name}: {amount(len(answer), 'byte')} came where a configuration has {CONFIG.size}"
         raise ReadError(msg)
     return answer
 

@@ -25,6 +25,7 @@ from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.presentation import amount
 from pmtpy.errors import CalibrationError, FileFormatError, TargetError
 from pmtpy.lab.make_profile import (
     REPEATABILITY,
@@ -135,14 +136,15 @@ def _transfer(args: argparse.Namespace) -> int:
     write_new(args.output, as_csv(found), overwrite=args.overwrite)
     width = float(np.median([p.energy_high_j / p.energy_j - 1.0 for p in found]))
     say(
-        f"{len(measured.by_config())} configuration(s) at {len(clocks)} clock(s) written to {args.output}; "
+        f"{amount(len(measured.by_config()), 'configuration')} at {amount(len(clocks), 'clock')} written to "
+        f"{args.output}; "
         f"half the energies are known to within {width:.1%} (95 %)"
     )
     notes = list(dict.fromkeys(f"{p.config}: {p.note}" for p in found if p.note))
     for note in notes[:_TOLD]:
         say(f"note: {note}")
     if len(notes) > _TOLD:
-        say(f"note: {len(notes) - _TOLD} more configurations have such notes")
+        say(f"note: {amount(len(notes) - _TOLD, 'more configuration has', 'more configurations have')} such notes")
     return 0
 
 

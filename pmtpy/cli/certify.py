@@ -21,6 +21,7 @@ from pmtpy.cli.values import add_json, count
 from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of
+from pmtpy.core.presentation import amount
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.lab.certify import Certificate, certify
 from pmtpy.lab.certify_plan import Plan
@@ -217,7 +218,7 @@ def page(made: Certificate) -> Page:
 def _result(made: Certificate) -> Line:
     """Say it in one line: a sensor passes that keeps all rules, and not one of which nobody knows whether it does."""
     undecided, rules = sum(v.passed is None for v in made.verdicts), len(made.verdicts)
-    left = f"{undecided} of {rules} rules could not be judged"
+    left = f"{undecided} of {amount(rules, 'rule')} could not be judged"
     if not made.passed:
         result, kind = f"FAILS{f'; {left}' if undecided else ''}", Kind.BAD
     elif undecided:

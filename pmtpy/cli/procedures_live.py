@@ -142,7 +142,10 @@ def internal_rate(args: argparse.Namespace) -> Answer:
 
 def _of_recordings(frequencies: list[float], args: argparse.Namespace) -> tuple[InternalRate, str]:
     if len(args.targets) != len(frequencies):
-        msg = f"{len(args.targets)} recordings and {len(frequencies)} --frequencies: give one recording for each"
+        msg = (
+            f"{amount(len(args.targets), 'recording')} and {len(frequencies)} --frequencies: give one recording for "
+            "each"
+        )
         raise TargetError(msg)
     patterns = []
     for path, hz in zip(args.targets, frequencies, strict=True):

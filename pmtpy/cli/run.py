@@ -28,7 +28,7 @@ from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import is_terminal, progress
 from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
-from pmtpy.core.presentation import in_same_digits, number_or_none
+from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.regions.measurement import Measurement
@@ -307,7 +307,9 @@ def _left_out(runs: Sequence[Run]) -> list[Line]:
         target: len(runs) - len(known.get(target, ())) for target in dict.fromkeys(t for r in runs for t in r.measured)
     }
     why = f"less than {LEAST_COVERAGE:.0%} of their energy is known"
-    return [Line(f"  {target}: {n} of {len(runs)} runs are left out: {why}") for target, n in missing.items() if n]
+    return [
+        Line(f"  {target}: left out {n} of {amount(len(runs), 'run')}: {why}") for target, n in missing.items() if n
+    ]
 
 
 def spread(values: Sequence[float]) -> dict[str, float | None]:

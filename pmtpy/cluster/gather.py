@@ -265,8 +265,9 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
         wrong.append(f"the job has {amount(number, 'node')}, and results are of {len(nodes)}")
     if number is not None and len(nodes) < number:
         wrong.append(
-            f"the job has {amount(number, 'node')}, and {len(nodes)} told something: {number - len(nodes)} are missing"
+            f"the job has {amount(number, 'node')}, and {len(nodes)} told something: "
+            f"{amount(number - len(nodes), 'is', 'are')} missing"
         )
         return
     if number is None and ranks is not None:
-        wrong.append(f"the job has {ranks[0]} ranks, and nodes with {ranks[1]} of them told something")
+        wrong.append(f"the job has {amount(ranks[0], 'rank')}, and nodes with {ranks[1]} of them told something")

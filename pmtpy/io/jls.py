@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.closing import Closing
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError
 from pmtpy.io import _locks
@@ -140,7 +141,7 @@ class JlsFile(Closing):
         self.length = int(min([*samples, self.checkpoints * self.stride]))
         behind = int(max(samples, default=self.length)) - self.length
         if behind:
-            notes.append(f"{behind} samples at its end have no times or no energies any more, and are left out")
+            notes.append(f"left out {amount(behind, 'sample')} at its end, without times or energies")
         self.notes = tuple(notes)
         if notes or not stated:
             self.facts["complete"] = False

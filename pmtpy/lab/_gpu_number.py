@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError
 
 _SEVERAL = 2
@@ -36,7 +37,7 @@ def number_among(uuids: Sequence[str], device: str | None, serial: str) -> int:
         return 0
     raise BackendUnavailableError(
         "characterise",
-        f"which of the {len(uuids)} GPUs that PyTorch or CuPy sees is {device} ({serial}) cannot be told",
+        f"which of {amount(len(uuids), 'GPU')} that PyTorch or CuPy sees is {device} ({serial}) cannot be told",
         "name the GPU by the number that CUDA gives it, and see that CUDA_VISIBLE_DEVICES does not hide it",
     )
 

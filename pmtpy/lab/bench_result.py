@@ -139,7 +139,7 @@ class BenchResult:
     def lacking(self) -> str:
         """Why nothing can follow yet, however clear the numbers look; empty where something may."""
         few = self.difference is not None and self.blocks < LEAST_BLOCKS
-        return f" (a verdict takes {LEAST_BLOCKS} blocks, and there are {self.blocks})" if few else ""
+        return f" (a verdict takes {LEAST_BLOCKS} blocks, not {self.blocks})" if few else ""
 
 
 def _interval(e: MeanOfBlocks, unit: str) -> str:
@@ -350,7 +350,8 @@ def _of_side(t_s: Sequence[float], joules: Sequence[float], label: str, target: 
     elif far:
         least, most = min(joules[i] for i in far), max(joules[i] for i in far)
         found.append(
-            f"{label}: {len(far)} of {len(joules)} trials lie far from most others ({least:.5g} to {most:.5g} J, where "
+            f"{label}: of {len(joules)} trials {amount(len(far), 'lies', 'lie')} far from most others "
+            f"({least:.5g} to {most:.5g} J, where "
             f"{usual:.5g} J is usual): something else ran there, or the work is not the same each time; they are kept, "
             "and make the interval wide"
         )

@@ -24,7 +24,7 @@ from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
-from pmtpy.core.presentation import duration
+from pmtpy.core.presentation import amount, duration
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError, TargetError
 from pmtpy.io.recorded import corrected_by
@@ -139,7 +139,10 @@ def correct_recording(
         report(f"note: {profile.channel}: {profile.doubt}")
     beyond = profile.outside(updates.watts)
     if beyond:
-        report(f"note: {beyond} of {len(updates)} updates lie outside the calibrated range: extrapolated there")
+        report(
+            f"note: of {amount(len(updates), 'update')} {amount(beyond, 'lies', 'lie')} outside the calibrated "
+            "range: extrapolated there"
+        )
     return found
 
 
@@ -160,8 +163,9 @@ def _stamps(
     told = [load.about(start, end, around_s) if load.knows(start, end) else None for start, end, _ in intervals]
     if None in told:
         report(
-            f"note: {told.count(None)} of {len(told)} regions are corrected without the load's stamps, which do not "
-            "tell all that it did in them"
+            f"note: of {amount(len(told), 'region')} {amount(told.count(None), 'is', 'are')} corrected without "
+            "the load's stamps, which do not "
+            "tell all that it did there"
         )
     return told
 
@@ -183,7 +187,7 @@ def _intervals(
     inside = [(float(b.start), float(b.end), b.name) for b in blocks if b.start > first and b.end < last - lead_s]
     if len(inside) < len(blocks):
         report(
-            f"note: {len(blocks) - len(inside)} of {len(blocks)} regions or blocks are left out: they begin before "
+            f"note: left out {len(blocks) - len(inside)} of {len(blocks)} regions or blocks, which begin before "
             f"{path} does, or end less than {duration(lead_s)} before it ends"
         )
     if len(inside) > (_MAX_REGIONS if any(name for *_, name in inside) else _MAX_BLOCKS):

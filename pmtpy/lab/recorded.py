@@ -22,7 +22,7 @@ from pmtpy.analysis.clocking import Polling
 from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span, at_own_instants, paired
-from pmtpy.core.presentation import duration
+from pmtpy.core.presentation import amount, duration
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.io.read import load as load_file
@@ -66,7 +66,9 @@ def read_file(
         raise TargetError(msg) from error
     broken = table.attrs["broken_lines"]
     if broken:
-        report(f"note: {path}: {len(broken)} line(s) cannot be read and are left out, the first is line {broken[0]}")
+        report(
+            f"note: {path}: left out {amount(len(broken), 'line')} that cannot be read, the first is line {broken[0]}"
+        )
     return table
 
 
@@ -135,10 +137,12 @@ def _cut_regions(table: pd.DataFrame) -> str:
     if not cut:
         return ""
     names = list(dict.fromkeys(r.name for r in cut))
-    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more names" if len(names) > _NAMED else "")
+    named = ", ".join(names[:_NAMED]) + (
+        f" and {amount(len(names) - _NAMED, 'more name')}" if len(names) > _NAMED else ""
+    )
     return (
-        f"{table.attrs['path']}: {len(cut)} regions ({named}) that began before its first row or ended after its last "
-        "have no energy here"
+        f"{table.attrs['path']}: no energy here of {amount(len(cut), 'region')} ({named}) that began before its first "
+        "row or ended after its last"
     )
 
 

@@ -87,7 +87,7 @@ def read_work_log(path: Path) -> WorkLog:
         notes.append("its last line has no end, so it may be cut: it is left out")
         del lines[-1]
     if len(lines) < 2:
-        msg = f"{path} holds {len(lines)} lines: too few for a log of work"
+        msg = f"{path} holds too few lines for a log of work: {len(lines)}"
         raise FileFormatError(msg)
     numbers = lines[0].replace(" ", "").split(",")
     fio = len(numbers) >= 3 and all(n.isdigit() for n in numbers[:4])
@@ -239,7 +239,9 @@ def _notes(entries: _Entries, same: int) -> list[str]:
         return ["each line is taken for one request of its size, not for a bandwidth, since fio did not average"]
     notes = []
     if same:
-        notes.append(f"{same} entries have time and kind of the one before: taken for work side by side, not copies")
+        notes.append(
+            f"entries with time and kind of the one before ({same}) are taken for work side by side, not copies"
+        )
     amounts = [amount for _, amount, _ in entries.rows]
     if not entries.rates and len(amounts) >= _MIN_AMOUNTS and all(a < b for a, b in pairwise(amounts)):
         notes.append("amounts rise from each entry to the next: asked for is what was done since the one before")

@@ -11,6 +11,7 @@ import numpy as np
 
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.clock import NS_PER_S, ManualClock
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Block, Floats, Layout, Row
 from pmtpy.core.source import Source, columns
 from pmtpy.testing._require import require
@@ -116,7 +117,8 @@ def check_refresh(source: Source, clock: ManualClock) -> None:
         moves = int(np.count_nonzero(np.diff([c for c in counts if not math.isnan(c)])))
         stated = _QUICK_READINGS // _READINGS_IN_A_REFRESH
         clause = (
-            f"channel {channel.name}: moved {moves} times in {stated} times its refresh_s of {channel.refresh_s:g} s"
+            f"channel {channel.name}: moved {amount(moves, 'time')} in {stated} times its refresh_s of "
+            f"{channel.refresh_s:g} s"
         )
         require(moves <= 2 * stated + 1, f"{clause}: state how often it is renewed")
 

@@ -352,7 +352,7 @@ def test_a_load_of_the_period_of_the_polls_is_not_always_met_at_one_phase(stage:
 def test_a_partial_block_of_the_occ_is_told(stage: Stage) -> None:
     occ = Occ({"PWRSYS": (Constant(300.0), 2000.0)})
     stage.tree.put("firmware/opal/exports/occ_inband_sensors", lambda t: occ.show(t) + bytes(70_000))
-    assert told(stage.measure("occ", 1.0, polled=True), "70000 bytes", "not a whole block")
+    assert told(stage.measure("occ", 1.0, polled=True), "70000 bytes", "no whole block")
 
 
 def test_a_socket_without_the_meter_that_another_has_is_told(stage: Stage) -> None:

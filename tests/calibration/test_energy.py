@@ -193,7 +193,7 @@ def test_regions_that_touch_and_nest_have_an_energy_each(recorded: Path, capsys:
     log[last + 5] = log[last + 5].replace(",,", ",late end,", 1)
     (recorded / "log.csv").write_text("".join(log))
     main(["calibrate", "energy", str(recorded / "log.csv"), "--profile", str(recorded / "profile.json")])
-    assert "1 of 4 regions or blocks are left out" in capsys.readouterr().err
+    assert "left out 1 of 4 regions or blocks" in capsys.readouterr().err
 
 
 def test_what_the_program_measured_has_an_energy_each(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,7 @@ def test_a_last_line_that_was_cut_off_is_left_out_and_said(
     assert main(["characterise", str(recording["log"]), "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["update_period_ms"]["value"] == pytest.approx(100.0, rel=0.001)
-    assert "1 line(s) cannot be read" in said.err
+    assert "left out 1 line that cannot be read" in said.err
 
 
 def test_a_broken_line_within_is_an_error_unless_it_is_to_be_skipped(

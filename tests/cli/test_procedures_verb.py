@@ -180,7 +180,7 @@ def test_regions_shorter_than_the_rows_of_a_reference_are_refused(pmtpy: Pmtpy, 
     sensor.write_text("\n".join(lines) + "\n")
     ended = pmtpy("characterise", sensor, "--against", tmp_path / "meter.csv")
     assert ended.returncode == 1
-    assert "(8 more lack rows in one of the two, or are too short for its rows)" in ended.stderr
+    assert "(8 more: without rows in one of the two, or too short for its rows)" in ended.stderr
 
 
 def test_of_a_dump_of_several_channels_the_total_is_judged(pmtpy: Pmtpy, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def test_a_run_whose_energy_is_not_known_is_in_no_mean() -> None:
     assert (found["n"], found["joules"]["mean"], found["joules"]["std"]) == pytest.approx((2, 50.0, 0.0))
     for seen in (False, True):
         shown = plain(page(runs, None, 3, seen=seen))
-        assert "t: 1 of 3 runs are left out: less than 95% of their energy is known" in shown
+        assert "t: left out 1 of 3 runs: less than 95% of their energy is known" in shown
 
 
 def test_the_page_tells_each_key_of_the_document() -> None:

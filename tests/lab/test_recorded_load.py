@@ -93,7 +93,7 @@ def test_regions_that_no_stamps_tell_all_of_are_corrected_without_and_that_is_sa
     facts["load"]["known_ns"][1][0] += 500_000_000
     beside.write_text(json.dumps(facts))
     assert [e.energy.method for e in corrected(path, A100, said)] == ["load-informed", "reconstruction"]
-    assert any("1 of 2 regions are corrected without the load's stamps" in note for note in said)
+    assert any("of 2 regions 1 is corrected without the load's stamps" in note for note in said)
 
 
 def test_without_regions_the_blocks_of_the_load_have_their_energies(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_without_regions_the_blocks_of_the_load_have_their_energies(tmp_path: Pa
     known = replace(LoadIntervals(other.on_s, other.off_s), known_s=other.on_s[None, [0, 1]])
     (part,) = corrected(path, A100, said, load=known, between=(found[0].start_s - 1.0, found[0].start_s + 1.0))
     assert part.energy.method == "reconstruction"
-    assert any("1 of 1 regions are corrected without the load's stamps" in note for note in said)
+    assert any("of 1 region 1 is corrected without the load's stamps" in note for note in said)
     # Stamps that are given come first.
     given = corrected(path, A100, load=LoadIntervals(other.on_s[:2], other.off_s[:2]))
     assert [each.seconds for each in given] == pytest.approx([2.0, 1.75])

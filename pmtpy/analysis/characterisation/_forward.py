@@ -20,6 +20,7 @@ from pmtpy.analysis.signal.correlogram import sampled
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, SAME_SHARE, bend_sd, robust_sd
 from pmtpy.analysis.signal.trace import PowerTrace, Responder
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
+from pmtpy.core.presentation import amount
 from pmtpy.core.response import TRIANGULAR
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -184,7 +185,10 @@ def problem_of(
         inside = (t > reference.start_s) & (t < reference.end_s) & reference.known(t - last, t - first)
         t, y, wander = t[inside], y[inside], wander[inside]
     if len(t) < MIN_UPDATES:
-        msg = f"{len(t)} updates lie within the reference, too few for a kernel ({MIN_UPDATES} are needed)"
+        msg = (
+            f"{amount(len(t), 'update lies', 'updates lie')} within the reference, too few for a kernel "
+            f"({MIN_UPDATES} are needed)"
+        )
         raise DeclinedError(msg)
     if float(np.ptp(y)) <= 0.0 or (robust_sd(np.diff(y)) == 0.0 and float(np.std(y)) < 1e-9):
         msg = "the power is constant: every kernel of unit area fits"

@@ -18,6 +18,7 @@ from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.signal.estimate import MISSED, STANDS_OUT, Z95, Estimate, robust_sd
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -152,7 +153,10 @@ def _levels(updates: Updates, start_s: float, end_s: float) -> tuple[float, floa
         )
         raise DeclinedError(msg)
     if len(before) < 2 or len(late) < 3:
-        msg = f"{len(before)} updates before the load and {len(late)} on its plateau are too few for a step response"
+        msg = (
+            f"{amount(len(before), 'update')} before the load and {len(late)} on its plateau are too few for a step "
+            "response"
+        )
         raise DeclinedError(msg)
     return float(np.median(before)), float(np.median(late)), max(robust_sd(before), robust_sd(late))
 

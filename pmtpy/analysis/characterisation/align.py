@@ -31,6 +31,7 @@ from pmtpy.analysis.signal.estimate import (
     huber_weights,
 )
 from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -286,7 +287,10 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> tuple[Fi
     A width below a cell shows in how the few rows on flanks are off, and lets the lag follow just these.
     """
     if len(problem.y) < _FEWEST_CELLS:
-        msg = f"the curves have {len(problem.y)} cells of {cell:.3g} s in common that both know: too few to align them"
+        msg = (
+            f"the curves have {amount(len(problem.y), 'cell')} of {cell:.3g} s in common that both know: too few to "
+            "align them"
+        )
         raise DeclinedError(msg)
     even = np.ones(len(problem.y))
     widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_MAX_WIDTH_SHARE * len(even), 2.0), 16)])

@@ -30,6 +30,7 @@ from pmtpy.analysis.signal.estimate import (
 )
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -85,7 +86,10 @@ def of_means(points: Points) -> Points:
     whole = len(points.t_s) // _MEANS * _MEANS
     x, y = (np.mean(w[:whole].reshape(-1, _MEANS), axis=1) for w in (points.reference_w, points.shown_w))
     if len(x) < MIN_UPDATES:
-        msg = f"{len(points.t_s)} means are too few for a gradient ({_MEANS * MIN_UPDATES} are needed): record longer"
+        msg = (
+            f"{amount(len(points.t_s), 'mean is', 'means are')} too few for a gradient ({_MEANS * MIN_UPDATES} are "
+            "needed): record longer"
+        )
         raise DeclinedError(msg)
     each = np.polyfit(x, y, 1)[0], 1.0 / max(np.polyfit(y, x, 1)[0], 1e-300)
     gain, (short, offset) = math.sqrt(max(each[0], 1e-300) * each[1]), points.line
@@ -104,7 +108,7 @@ def line_of(points: Points) -> Transfer:
     """
     (gain, intercept), x, y = points.line, points.reference_w, points.shown_w
     if len(x) < MIN_UPDATES:
-        msg = f"{len(x)} updates are too few for a gradient ({MIN_UPDATES} are needed)"
+        msg = f"{amount(len(x), 'update is', 'updates are')} too few for a gradient ({MIN_UPDATES} are needed)"
         raise DeclinedError(msg)
     if not gain.told:
         msg = (

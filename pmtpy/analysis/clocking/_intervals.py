@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.signal.estimate import STANDS_OUT
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
@@ -104,7 +105,8 @@ class Intervals:
 def few_own(own: int, changes: int) -> DeclinedError:
     """Say that too few changes are the sensor's own."""
     return DeclinedError(
-        f"{changes - own} of {changes} changes are jumps between a few levels, which may be the load's as "
+        f"of {changes} changes {amount(changes - own, 'is a jump', 'are jumps')} between a few levels, which may "
+        "be the load's as "
         "well as the sensor's",
         load="use a load that switches irregularly and within the update period",
     )
@@ -118,7 +120,7 @@ def own_changes(v: Floats) -> Bools:
     many = int(np.count_nonzero(np.diff(v)))
     if many < MIN_CHANGES:
         msg = (
-            f"the readings change {many} times, too few to find an update period ({MIN_CHANGES} are needed): "
+            f"the readings change {amount(many, 'time')}, too few to find an update period ({MIN_CHANGES} are needed): "
             "the power is constant or the recording too short"
         )
         raise DeclinedError(msg, load="use a load that varies")

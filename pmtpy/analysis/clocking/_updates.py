@@ -22,6 +22,7 @@ from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
 from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
@@ -84,7 +85,7 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncu
     """
     t, v = tidy(t_s, values)
     if len(t) < 3:
-        msg = f"{len(t)} polls are too few to find an update period"
+        msg = f"{amount(len(t), 'poll is', 'polls are')} too few to find an update period"
         raise DeclinedError(msg)
     first, *others = _stretches(t)
     if others:

@@ -28,6 +28,7 @@ from pmtpy.analysis.signal.updates import POLLED, Updates, stamp_step, tidy
 from pmtpy.analysis.uncertainty.channel_times import STREAM_S
 from pmtpy.analysis.uncertainty.interval_statistics import usual_s
 from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.presentation import amount
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
@@ -112,7 +113,7 @@ def prepare(trace: Trace) -> Prepared:
     counted, summed = how is EnergyMethod.COUNTER, how is not EnergyMethod.TRAPEZOID
     t, watts = tidy(trace.t_s, trace.watts)
     if len(t) < 3:
-        msg = f"{trace.name} has {len(t)} rows with a power: too few to compare"
+        msg = f"{trace.name} has {amount(len(t), 'row')} with a power: too few to compare"
         raise DeclinedError(msg)
     # As samples, means would be later by half a mean, and smoothed once more.
     if summed and trace.joules is not None:

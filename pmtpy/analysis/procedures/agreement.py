@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
 from pmtpy.analysis.signal.estimate import Estimate, counting, student_95, written
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -86,9 +87,12 @@ def agreement_of(sensor_w: Floats, reference_w: Floats, clocks: Clocks | None = 
     known = np.isfinite(x) & np.isfinite(y) & (y > 0.0)
     x, y = x[known], y[known]
     if len(x) < LEAST_BLOCKS:
-        msg = f"{len(x)} workloads are known and {LEAST_BLOCKS} needed at the least: mark more of them"
+        msg = (
+            f"{amount(len(x), 'workload is', 'workloads are')} known and {LEAST_BLOCKS} needed at the least: mark "
+            "more of them"
+        )
         if len(x) < len(known):
-            msg += f" ({len(known) - len(x)} more lack rows in one of the two, or are too short for its rows)"
+            msg += f" ({len(known) - len(x)} more: without rows in one of the two, or too short for its rows)"
         raise DeclinedError(msg)
     off = np.abs(x - y)
     apart = (np.empty((len(x), 0)), np.empty(0), np.empty(0)) if clocks is None else clocks.nuisances(known)

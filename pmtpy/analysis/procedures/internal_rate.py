@@ -56,7 +56,9 @@ def find_pattern(t_s: Floats, watts: Floats, load_hz: float) -> Pattern:
     t, w = t[known] - t[known].mean(), w[known] - w[known].mean()
     length = float(np.ptp(t)) if len(t) else 0.0
     if len(t) < 8 * _HARMONICS or not length > 0.0 or not np.any(w):
-        msg = f"under a load of {load_hz:g} Hz there are {len(t)} values, or they do not change: record longer"
+        msg = (
+            f"under a load of {load_hz:g} Hz there are too few values ({len(t)}), or they do not change: record longer"
+        )
         raise DeclinedError(msg)
     from scipy.fft import next_fast_len, rfft
     from scipy.optimize import minimize_scalar

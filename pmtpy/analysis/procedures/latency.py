@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
@@ -41,7 +42,7 @@ def latency_of(durations_s: Floats) -> Latency:
     d = np.asarray(durations_s, np.float64)
     needed = round(100.0 / SHOWN_PERCENTILES[0])  # of which that share is still one reading
     if len(d) < needed:
-        msg = f"{len(d)} readings say little of what one costs: take at least {needed}"
+        msg = f"{amount(len(d), 'reading says', 'readings say')} little of what one costs: take at least {needed}"
         raise DeclinedError(msg)
     d = np.maximum(d, 1e-9)  # a clock that did not move between two calls moves in steps of at least a nanosecond
     low = np.floor(_BINS_PER_OCTAVE * np.log2(d.min()))

@@ -15,6 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.repetition.resolve import LEAST_BLOCKS
 from pmtpy.analysis.signal.estimate import Estimate, mixed
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -50,7 +51,10 @@ def stability_of(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats)
     known = np.isfinite(means_w)
     t, w = at_s[known] / 3600.0, means_w[known]
     if len(w) < LEAST_BLOCKS:
-        msg = f"{len(w)} blocks are known, and a drift takes {LEAST_BLOCKS}: record longer, or in more blocks"
+        msg = (
+            f"{amount(len(w), 'block is', 'blocks are')} known, and a drift takes {LEAST_BLOCKS}: record longer, or "
+            "in more blocks"
+        )
         raise DeclinedError(msg)
     # A mean over a block is no better known than its length, which Unix seconds round.
     rounded_w = w.mean() * float(np.spacing(np.abs(at_s).max()) / np.median(np.diff(at_s)))

@@ -10,6 +10,7 @@ import numpy as np
 
 from pmtpy.analysis.signal.estimate import STRAY, bend_sd, robust_sd
 from pmtpy.analysis.signal.updates import tidy
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
@@ -64,7 +65,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     """
     t, w = tidy(t_s, watts)
     if len(w) < 4 * _MIN_STEPS:
-        msg = f"{len(w)} readings are too few to see steps: record longer"
+        msg = f"{amount(len(w), 'reading is', 'readings are')} too few to see steps: record longer"
         raise DeclinedError(msg)
     low, high = _two_levels(w)
     size = high - low
@@ -78,7 +79,7 @@ def steps_of(t_s: Floats, watts: Floats) -> Steps:
     resting = sum(_rests(w[a + 1 : b : held] / size) for a, b in zip(begin.tolist(), end.tolist(), strict=True))
     levels = 4 * resting > 3 * len(begin) and not _of_renewals(w, begin, end)
     if levels or beyond > _BEYOND_SHARE:
-        rest = f"{resting} of {len(begin)} steps rest between {low:.4g} and {high:.4g} W"
+        rest = f"of {amount(len(begin), 'step')} {amount(resting, 'rests', 'rest')} between {low:.4g} and {high:.4g} W"
         msg = (
             f"the load has more than two levels: {rest}, and {beyond:.0%} of the readings lie far outside; record a "
             "load that switches between two"
@@ -171,7 +172,7 @@ def _turns(w: Floats, low: float, high: float) -> tuple[Ints, Ints]:
     settled = np.flatnonzero(side)
     turns = np.flatnonzero(np.diff(side[settled]) != 0)
     if len(turns) < _MIN_STEPS:
-        msg = f"the recording has {len(turns)} steps, and a step response takes {_MIN_STEPS}: record longer"
+        msg = f"the recording has {amount(len(turns), 'step')}, and a step response takes {_MIN_STEPS}: record longer"
         raise DeclinedError(msg)
     return settled[turns], settled[turns + 1]
 

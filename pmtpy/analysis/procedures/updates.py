@@ -8,6 +8,7 @@ import numpy as np
 
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.updates import MIN_UPDATES
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -43,7 +44,7 @@ def updates_of(t_s: Floats) -> UpdateInterval:
     """
     t = np.asarray(t_s, np.float64)
     if len(t) < MIN_UPDATES:
-        msg = f"{len(t)} updates are too few for their interval: record longer"
+        msg = f"{amount(len(t), 'update is', 'updates are')} too few for their interval: record longer"
         raise DeclinedError(msg)
     intervals = np.diff(t)
     usual = float(np.median(intervals))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.signal.trace import PowerTrace, stayed_out
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -40,7 +41,7 @@ def recorded(
     later = np.append(True, t_s[1:] > np.maximum.accumulate(t_s)[:-1])  # a wall clock may be set back
     rows = np.flatnonzero(np.isfinite(joules if counted else watts) & later[: len(t_s)])
     if len(rows) < 3:
-        msg = f"{len(rows)} rows of the recording have an energy: too few for that of any time"
+        msg = f"{amount(len(rows), 'row')} of the recording with an energy: too few for that of any time"
         raise DeclinedError(msg)
     t, watts = t_s[rows], watts[rows]
     if counted:

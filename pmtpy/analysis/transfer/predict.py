@@ -24,6 +24,7 @@ from pmtpy.analysis.signal.estimate import student_95
 from pmtpy.analysis.transfer._carried import HELD, Transfer, carry, expected_clocks, fit
 from pmtpy.analysis.transfer._shape import SAME_CLOCK
 from pmtpy.analysis.transfer.table import Table
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -64,8 +65,9 @@ def fit_transfer(train: Table) -> Transfer:
     clocks = np.unique(train.set_mhz)
     if len(kept) < _MIN_CONFIGS or len(clocks) < 2:
         msg = (
-            f"the training table has {len(kept)} configurations measured at two clocks or more, over {len(clocks)} "
-            f"clocks; at least {_MIN_CONFIGS} and 2 are needed to tell what configurations share"
+            f"the training table has {amount(len(kept), 'configuration')} measured at two clocks or more, over "
+            f"{amount(len(clocks), 'clock')}; at least {_MIN_CONFIGS} and 2 are needed to tell what "
+            "configurations share"
         )
         raise DeclinedError(msg)
     return fit(train.rows(np.concatenate(kept)))

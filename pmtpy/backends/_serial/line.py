@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pmtpy.backends._serial.transport import Transport
+from pmtpy.core.presentation import amount
 from pmtpy.errors import ReadError
 
 _LIMIT_BYTES = 1 << 22  # of a device that streams on although it was told to stop
@@ -49,7 +50,10 @@ class Line:
         answer = b""
         while len(answer) < size:
             if not self.transport.wait(timeout_s):
-                msg = f"{self.name}: {len(answer)} of {size} bytes came in answer to the command {command[:1].hex()}"
+                msg = (
+                    f"{self.name}: {len(answer)} of {amount(size, 'byte')} came in answer to the command "
+                    f"{command[:1].hex()}"
+                )
                 raise ReadError(msg)
             answer += b"".join(piece for _, piece in self.transport.receive())
         return answer

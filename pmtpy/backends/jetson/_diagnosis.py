@@ -8,6 +8,7 @@ from pmtpy.backends._sysfs import entries, optional_text
 from pmtpy.backends.jetson import discover
 from pmtpy.backends.jetson._device import rails
 from pmtpy.backends.machine import HOST_SYSFS, Machine, load_module, may_use, no_sysfs
+from pmtpy.core.presentation import amount
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 
@@ -21,7 +22,7 @@ def diagnose(device: str | None, *, machine: Machine) -> tuple[Finding, ...]:  #
         closed = [path for rail in rails(machine.sysfs) for path in (rail.volts, rail.amps) if _closed(path)]
         if not closed:
             return (Finding("jetson", "", Verdict.WORKS, "the module's power monitors can be read"),)
-        reason = f"no permission to read {len(closed)} files, among them {closed[0]}"
+        reason = f"no permission to read {amount(len(closed), 'file')}, among them {closed[0]}"
         folders = sorted({str(path.parent) for path in closed})
         cure = ("until the next boot:", *(f"$ sudo chmod -R a+r {folder}" for folder in folders))
         return (Finding("jetson", "", Verdict.BROKEN, reason, Obstacle.PERMISSION, cure),)

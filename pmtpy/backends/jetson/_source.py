@@ -17,6 +17,7 @@ from pmtpy.backends.jetson._device import Rail, rails
 from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.core.channel import Channel, Derivation, Identity, Quantity, unique_name
 from pmtpy.core.clock import Clock
+from pmtpy.core.presentation import amount
 from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Layout
 from pmtpy.core.source import PolledSource, Remarks, Traits
@@ -109,7 +110,7 @@ def _numbers(files: Registers, of: list[Rail], beside: Collection[int] = ()) -> 
 def _parsed(path: Path, text: str, count: int) -> list[float] | ReadError:
     """Return the ``count`` numbers that a file holds, or what it holds instead."""
     words = text.split()
-    msg = f"{path}: it holds {len(words)} numbers instead of {count}"
+    msg = f"{path}: it holds {amount(len(words), 'number')} instead of {count}"
     if len(words) == count:
         try:
             return [number(word.encode()) for word in words]

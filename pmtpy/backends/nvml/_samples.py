@@ -19,6 +19,7 @@ from pmtpy.backends.nvml._errors import Fault
 from pmtpy.backends.nvml._source import AsleepError, Locate, NvmlSource
 from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.clock import Clock
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Block, median
 from pmtpy.core.source import Timestamps, Traits
 from pmtpy.errors import ReadError
@@ -110,7 +111,7 @@ class SampleSource(NvmlSource):
             if not any(milliwatts for _, milliwatts in samples):
                 msg = f"{self._who} is asleep: all its samples of power are 0"
                 raise AsleepError(msg)
-            msg = f"{self._who}: {len(samples)} samples of power, none possible"
+            msg = f"{self._who}: {amount(len(samples), 'sample')} of power, none possible"
             raise ReadError(msg)
         times, counts, gaps = zip(*rows, strict=True)
         restarted, self._restarted = self._restarted, False

@@ -15,6 +15,7 @@ from pmtpy.backends._gpu_selection import Inventory, choose, normal_pci
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.backends.nvml._device import Library, as_text
 from pmtpy.backends.nvml._errors import BACKEND, Fault
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -223,5 +224,7 @@ def _shared(part: str | None) -> str:
 
 def _none_to_open(stock: Stock) -> BackendUnavailableError:
     if stock.fault is not None:
-        return errors.unavailable(f"none of {len(stock.gpus) + len(stock.closed)} GPUs can be opened", stock.fault)
+        return errors.unavailable(
+            f"none of {amount(len(stock.gpus) + len(stock.closed), 'GPU')} can be opened", stock.fault
+        )
     return BackendUnavailableError(BACKEND, "NVML finds no GPU", errors.remedy(errors.GPU_NOT_FOUND))

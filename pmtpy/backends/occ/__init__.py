@@ -28,6 +28,7 @@ from pmtpy.backends.occ._device import BlockReader, Export
 from pmtpy.backends.occ._source import OccSource, Wanted
 from pmtpy.backends.occ.layout import BLOCK_BYTES, HEADER_BYTES, POWER, Entry, Header, Record, Table
 from pmtpy.core.clock import Clock
+from pmtpy.core.presentation import amount
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, TargetError
 
@@ -64,7 +65,7 @@ def _open(path: str) -> Export:
     if not export.blocks():
         size = Path(path).stat().st_size
         export.close()
-        reason = f"{path}: {size} bytes are less than one block of {BLOCK_BYTES}"
+        reason = f"{path}: {amount(size, 'byte is', 'bytes are')} less than one block of {BLOCK_BYTES}"
         raise BackendUnavailableError("occ", reason, _ABSENT)
     return export
 
@@ -213,7 +214,9 @@ def _assemble(export: Export, device: str | None, wish: _Wish) -> Source:
     found = _Found([], [], set(extra))
     rest = export.odd_bytes()
     if rest:
-        found.notes.append(f"{export.path}: {rest} bytes at its end are not a whole block: a processor may be missing")
+        found.notes.append(
+            f"{export.path}: {amount(rest, 'byte')} at its end make no whole block: a processor may be missing"
+        )
     listed: dict[int, set[str]] = {}
     for index in _indices(device, export.blocks()):
         try:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
+from pmtpy.core.presentation import amount
 from pmtpy.errors import ProtocolError
 
 BLOCK_BYTES = 153_600
@@ -122,13 +123,13 @@ class Header:
         Raises ProtocolError: it is not valid yet, or says what the specification does not allow.
         """
         if len(data) < HEADER_BYTES:
-            msg = f"the header is cut short: {len(data)} bytes of {HEADER_BYTES}"
+            msg = f"the header is cut short: {amount(len(data), 'byte')} of {HEADER_BYTES}"
             raise ProtocolError(msg)
         valid, version, sensors, readings, names, names_version, stride, ping, pong = _HEADER.unpack_from(data)
         faults = [
             (valid != 1, f"it is marked as not valid ({valid})"),
             ((version, readings, names_version) != (1, 1, 1), "it is of an unknown version"),
-            (stride != ENTRY_BYTES, f"a row of the table has {stride} bytes instead of {ENTRY_BYTES}"),
+            (stride != ENTRY_BYTES, f"a row of the table has {amount(stride, 'byte')} instead of {ENTRY_BYTES}"),
             (not 1 <= sensors <= _NAMES_BYTES // ENTRY_BYTES, f"it counts {sensors} sensors"),
             (_overlap((0, HEADER_BYTES), (names, sensors * stride), (ping, BUFFER_BYTES), (pong, BUFFER_BYTES)),
              f"table ({names:#x}) and buffers ({ping:#x}, {pong:#x}) do not fit into the block"),
@@ -166,7 +167,7 @@ class Table:
         ``faults``.
         """
         if len(block) < BLOCK_BYTES:
-            msg = f"the block is cut short: {len(block)} bytes of {BLOCK_BYTES}"
+            msg = f"the block is cut short: {amount(len(block), 'byte')} of {BLOCK_BYTES}"
             raise ProtocolError(msg)
         header = Header.parse(block)
         entries: dict[str, Entry] = {}

@@ -17,6 +17,7 @@ from pmtpy.backends._serial.transport import DirectTransport, Transport
 from pmtpy.backends.pmd import codec
 from pmtpy.backends.pmd.codec import Config, Layout
 from pmtpy.core.clock import Clock
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError
 
 BACKEND = "pmd"
@@ -72,7 +73,9 @@ class Meter:
                     self.kind, self.baud = kind, baud
                     self.firmware = self.line.ask(codec.READ_ID, 3, _ANSWER_S)[2]
                     return
-        said = f"it sent {len(heard)} bytes with which no such meter begins" if heard else "it answers nothing"
+        said = (
+            f"it sent {amount(len(heard), 'byte')} with which no such meter begins" if heard else "it answers nothing"
+        )
         rates = ", ".join(map(str, codec.BAUDS))
         raise BackendUnavailableError(
             BACKEND,
@@ -145,7 +148,7 @@ class Meter:
         if late:
             answer += self.line.rest(QUIET_S)
         if len(answer) != layout.size:
-            msg = f"{self.name}: {len(answer)} bytes came where an answer has {layout.size}"
+            msg = f"{self.name}: {amount(len(answer), 'byte')} came where an answer has {layout.size}"
             raise ReadError(msg)
         self._late = False
         return layout.counts(answer)

@@ -24,6 +24,7 @@ from pmtpy.backends.powersensor3.device import MARKER_S, STOP, STREAM_S, Board, 
 from pmtpy.backends.powersensor3.limits import Ends, range_of
 from pmtpy.core.channel import Channel, Derivation, Identity
 from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Remarks, Source, Timestamps, Traits, columns
 from pmtpy.errors import (
@@ -143,7 +144,8 @@ class PowerSensor3Source(Source):
         if size < _SETTLE_BYTES and self._clock.now_ns() - begin_ns >= STREAM_S * NS_PER_S:
             raise BackendUnavailableError(
                 BACKEND,
-                f"{self._board.name} answers but sent only {size} bytes in {STREAM_S:g} s after the start command",
+                f"{self._board.name} answers but sent only {amount(size, 'byte')} in {STREAM_S:g} s after the "
+                "start command",
                 "press the reset button of the board and try again",
             )
         return begun

@@ -24,6 +24,7 @@ from pmtpy.backends.powersensor3._port import BACKEND, choose_port
 from pmtpy.backends.powersensor3.config import OLD_RECORD, RECORD, Records, pack_record, stored, unpack_record
 from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError
 
 STOP = b"T"  # the command that ends a stream
@@ -211,7 +212,10 @@ class Board:
             self.rest()
         if decoder.frames < frames:
             bad = decoder.skipped_bytes
-            msg = f"{self.name}: only {decoder.frames} of {frames} frames arrived; {bad} bytes belong to no frame"
+            msg = (
+                f"{self.name}: only {decoder.frames} of {amount(frames, 'frame')} arrived; "
+                f"{amount(bad, 'byte belongs', 'bytes belong')} to no frame"
+            )
             raise ProtocolError(msg)
         return np.concatenate(parts)[:frames]
 

@@ -12,6 +12,7 @@ from pmtpy.backends.machine import HOST_SYSFS, Machine, load_module, no_sysfs
 from pmtpy.backends.rapl import discover
 from pmtpy.backends.rapl._channels import IN_TOTAL
 from pmtpy.backends.rapl._device import Zone, scan
+from pmtpy.core.presentation import amount
 from pmtpy.errors import Finding, Obstacle, Verdict
 
 _LOOKS, _BETWEEN_NS = 5, 10_000_000  # counters move each millisecond
@@ -29,7 +30,7 @@ def _look(machine: Machine) -> tuple[Finding, ...]:
     denied = [zone.energy_file for zone in tree.zones if zone.denied]
     if denied:
         verdict = Verdict.LIMITED if found.devices else Verdict.BROKEN
-        reason = f"no permission to read {len(denied)} of {len(tree.zones)} counters, among them {denied[0]}"
+        reason = f"no permission to read {len(denied)} of {amount(len(tree.zones), 'counter')}, among them {denied[0]}"
         if found.devices:
             reason += "; perf events or the other counters are used instead"
         temporary = f"$ sudo chmod a+r {machine.sysfs}/class/powercap/intel-rapl*/energy_uj"

@@ -23,6 +23,7 @@ from pmtpy.backends._descriptor import closed_by_the_program, marked, ours
 from pmtpy.backends._sysfs import optional_number, optional_text, why
 from pmtpy.backends.rapl._channels import MAX_WATTS, MAX_WATTS_PLATFORM, Kind, Part, counter
 from pmtpy.core.channel import Channel
+from pmtpy.core.presentation import amount
 from pmtpy.errors import ReadError
 
 _KINDS = {
@@ -110,7 +111,7 @@ def _number(known: tuple[int, int] | None) -> int:
 
 
 def _short(raw: bytes) -> int:
-    msg = f"an event answered with {len(raw)} bytes instead of 8"
+    msg = f"an event answered with {amount(len(raw), 'byte')} instead of 8"
     raise OSError(msg)
 
 

@@ -15,6 +15,7 @@ from pmtpy.backends._descriptor import marked, ours
 from pmtpy.backends.tinkerforge import protocol
 from pmtpy.backends.tinkerforge.protocol import Cutter, Enumerated, Packet
 from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError
 
 BACKEND = "tinkerforge"
@@ -143,7 +144,7 @@ class Client:
         finally:
             self._waiting = kept + self._waiting
         if answer.error or len(answer.payload) != size:
-            why = protocol.ERRORS.get(answer.error, f"{len(answer.payload)} bytes came, not {size}")
+            why = protocol.ERRORS.get(answer.error, f"{amount(len(answer.payload), 'byte')} came, not {size}")
             msg = f"{who}: {why}"
             raise ReadError(msg)
         return answer.payload

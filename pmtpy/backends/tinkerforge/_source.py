@@ -22,6 +22,7 @@ from pmtpy.backends.tinkerforge.protocol import Enumerated, Packet
 from pmtpy.core.arguments import one_of
 from pmtpy.core.channel import Channel, Identity, Quantity, unique_name
 from pmtpy.core.clock import NS_PER_S, Clock
+from pmtpy.core.presentation import amount
 from pmtpy.core.rails import Rails
 from pmtpy.core.rows import Block
 from pmtpy.core.source import Discovery, Remarks, Source, Traits
@@ -145,7 +146,7 @@ class TinkerforgeSource(Source):
             msg = f"{where} has no bricklet output {', '.join(unknown)}; it has {', '.join(map(_name, rails))}"
             raise TargetError(msg)
         self._shared = Rails([1] * len(rails), round(_RAIL_TIMEOUT_S * NS_PER_S))
-        self.identity = Identity(BACKEND, f"{len(rails)} readings at {where}", notes=tuple(notes))
+        self.identity = Identity(BACKEND, f"{amount(len(rails), 'reading')} at {where}", notes=tuple(notes))
 
     def _rails_of(self, found: list[Enumerated]) -> list[_Rail]:
         window_s = bricklets.conversion_s(self._setting[0], (self._setting[1], self._setting[1]))

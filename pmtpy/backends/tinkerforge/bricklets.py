@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.presentation import amount
 
 AVERAGES = (1, 4, 16, 64, 128, 256, 512, 1024)
 TIMES_US = (140, 204, 332, 588, 1100, 2116, 4156, 8244)
@@ -78,7 +79,7 @@ def counts(kind: Kind, payload: bytes) -> tuple[int, int]:
     try:
         return struct.unpack("<Bi", payload) if kind.indexed else (0, *struct.unpack("<i", payload))
     except struct.error as error:
-        msg = f"a value of {len(payload)} bytes came from a {kind.name}"
+        msg = f"a value of {amount(len(payload), 'byte')} came from a {kind.name}"
         raise ValueError(msg) from error
 
 

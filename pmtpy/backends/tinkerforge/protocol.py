@@ -11,6 +11,7 @@ import hmac
 import struct
 from dataclasses import dataclass
 
+from pmtpy.core.presentation import amount
 from pmtpy.errors import ProtocolError
 
 PORT = 4223
@@ -62,7 +63,7 @@ class Cutter:
             uid, length, function, options, flags = _HEADER.unpack_from(data, at)
             if not _MIN_PACKET_BYTES <= length <= _MAX_PACKET_BYTES:
                 right = f"{_MIN_PACKET_BYTES} to {_MAX_PACKET_BYTES}"
-                msg = f"a packet says that it has {length} bytes, and packets have {right}"
+                msg = f"a packet says that it has {amount(length, 'byte')}, and packets have {right}"
                 raise ProtocolError(msg)
             if len(data) - at < length:
                 break

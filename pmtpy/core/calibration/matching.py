@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CalibrationError
 
@@ -37,7 +38,8 @@ class Calibration:
         said, beyond = [profile.doubt] if profile.doubt else [], profile.outside(true)
         if beyond:
             said.append(
-                f"{beyond} of {len(true)} readings lie outside the calibrated range, {profile.low:g} to "
+                f"of {amount(len(true), 'reading')} {amount(beyond, 'lies', 'lie')} outside the calibrated range, "
+                f"{profile.low:g} to "
                 f"{profile.high:g} {channel.unit} as shown; there the calibration is extrapolated"
             )
         return f"{channel.name}: {'; '.join(said)}" if said else ""

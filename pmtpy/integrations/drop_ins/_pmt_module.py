@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pmtpy.core import state as states
+from pmtpy.core.presentation import amount
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.integrations.drop_ins._columns import Column, columns
 from pmtpy.integrations.drop_ins.held import Held, known_energy, known_power, rehearsed
@@ -65,7 +66,10 @@ class State:
 
     def _column(self, index: int) -> Column:
         if not 0 <= index < len(self._columns):
-            msg = f"{self._state.target} has {len(self._columns)} measurements, counted from 0; there is no {index}"
+            msg = (
+                f"{self._state.target} has {amount(len(self._columns), 'measurement')}, counted from 0; there is no "
+                f"{index}"
+            )
             raise IndexError(msg)
         return self._columns[index]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Ints
 from pmtpy.io.read._recording import Recording
 
@@ -121,7 +122,7 @@ class Delimited:
     def _fault(self, fields: Sequence[bytes]) -> str:
         """Say what is wrong with a line; empty if nothing is."""
         if len(fields) != len(self._kinds):
-            return f"{len(fields)} fields where there should be {len(self._kinds)}"
+            return f"{amount(len(fields), 'field')} where there should be {len(self._kinds)}"
         for text, (name, kind) in zip(fields, self._kinds.items(), strict=True):
             if not _readable(text, kind):
                 shown = text[:20].decode("utf-8", "replace")

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.numbers import real
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import downsampled
 from pmtpy.io.read._check import late
@@ -166,7 +167,7 @@ class EnergyLaws:
         held: list[_Law | _Product] = [*self._laws, *likely, *self._products]
         for law in held:
             if 0 < law.wrong <= max(_MOST_WRONG, _MOST_WRONG_SHARE * law.rows):
-                more = f" (and {law.wrong - 1} more such rows)" if law.wrong > 1 else ""
+                more = f" (and {amount(law.wrong - 1, 'more such row')})" if law.wrong > 1 else ""
                 self._recording.notes.append(
                     f"{law.first}{more}: one of them is wrong; copy the file again from its source"
                 )

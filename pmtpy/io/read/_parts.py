@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pmtpy.core import arguments
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
 
@@ -54,7 +55,7 @@ class Part:
     def note(self) -> str:
         """Say what was asked for."""
         ends = "" if self.stop == math.inf else f" to {self.stop:g} s"
-        most = "" if self.max_rows is None else f", at most {self.max_rows} rows"
+        most = "" if self.max_rows is None else f", at most {amount(self.max_rows, 'row')}"
         return f"a part: from {self.start:g} s{ends}{most}"
 
     def of_table(self, table: pd.DataFrame) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def read(recording: Recording) -> pd.DataFrame:
     content = recording.content(_COST)
     count, rest = divmod(len(content), _RECORD)
     if rest:
-        recording.broken(count + 1, f"a record of {_RECORD} bytes of which {rest} are there")
+        recording.broken(count + 1, f"a record that is cut: {rest} of {_RECORD} bytes")
     words = np.frombuffer(content, "<u2", count * 9).reshape(-1, 9)
     at: Ints = np.arange(1, count + 1)
     left = ~(words[:, 1:] & 0xF).any(axis=1)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import mean_powers
 from pmtpy.io.read import _check
@@ -194,7 +195,8 @@ def _hold_lost(recording: Recording, lost: Ints | None) -> None:
     written, found = (recording.facts or {}).get("lost"), 0 if lost is None else int(lost.sum())
     if type(written) is int and written != found:
         recording.notes.append(
-            f"{written} rows were lost by its metadata, {found} by the times of its rows: what was lost before the"
+            f"{amount(written, 'row was', 'rows were')} lost by its metadata, {found} by the times of its rows: "
+            "what was lost before the"
             " first or after the last row, or within one interval, has no place in it"
         )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read import _check
 from pmtpy.io.read._delimited import TEXT, Columns, Delimited, joined
@@ -233,7 +234,7 @@ def _rounds(
     missing = (rounds < 0).any(axis=0)
     if missing.any():
         first, others = int(np.flatnonzero(missing)[0]), int(missing.sum()) - 1
-        more = f" (and {others} more round{'s' * (others > 1)})" if others else ""
+        more = f" (and {amount(others, 'more round')})" if others else ""
         recording.notes.append(f"line {at[rounds[:, first].max()]}{more}: not every GPU has a row")
     return dict(zip(_called(recording, at, which, listed), rounds, strict=True))
 

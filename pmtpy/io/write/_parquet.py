@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from pmtpy._extras import extra
 from pmtpy.core.markers import joined
+from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Frame, Ints
 from pmtpy.errors import SinkError
 from pmtpy.io import _unfinished as unfinished
@@ -157,7 +158,9 @@ class ParquetSink:
 
     def _short(self, ending: Ending, error: SinkError) -> Ending:
         """Return the ending of a file that misses the rows that wait."""
-        text = "; ".join(filter(None, (ending.error, f"{error}; the last {self._count} rows are missing")))
+        text = "; ".join(
+            filter(None, (ending.error, f"{error}; the last {amount(self._count, 'row is', 'rows are')} missing"))
+        )
         return replace(
             ending, rows=ending.rows - self._count, dropped=ending.dropped + self._count, complete=False, error=text
         )

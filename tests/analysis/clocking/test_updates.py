@@ -280,6 +280,13 @@ def test_polls_out_of_order_are_left_out_and_stamp_resolution_is_seen() -> None:
     assert stamp_step(np.append(np.arange(100) * 0.007, 0.7013)) == 0.001  # one stamp from elsewhere
 
 
+def test_one_poll_is_no_several_in_what_is_said() -> None:
+    with pytest.raises(DeclinedError, match=r"^1 poll is too few to find an update period"):
+        estimate_updates(np.array([1.0]), np.array([100.0]))
+    with pytest.raises(DeclinedError, match=r"^the readings change 1 time, too few"):
+        estimate_updates(np.asarray(0.01 * np.arange(100), np.float64), np.repeat([100.0, 120.0], 50))
+
+
 @pytest.mark.parametrize("scatter_s", [3e-4, 1.5e-5])
 def test_polls_on_a_beat_are_not_taken_for_stamps_that_were_cut_off(scatter_s: float) -> None:
     """A mean of 0.9973 s, polled each 0.1 s as exactly as an idle machine can: updates were dated 50 ms late."""

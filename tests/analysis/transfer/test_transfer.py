@@ -360,7 +360,7 @@ def test_the_command_writes_the_promised_columns(tmp_path: Path, capsys: pytest.
     assert first["energy_low_j"] < first["energy_j"] < first["energy_high_j"]
     said = capsys.readouterr()
     assert said.out == ""
-    assert "2 configuration(s) at 2 clock(s) written" in said.err
+    assert "2 configurations at 2 clocks written" in said.err
     with pytest.raises(SinkError, match=r"cannot write .*there is no folder"):
         command("transfer", *words, "-o", str(tmp_path / "no" / "out.csv"))
 

@@ -139,7 +139,7 @@ def test_values_outside_the_range_are_counted_and_said() -> None:
     true = PROFILE.curve.true(shown)
     assert PROFILE.outside(true) == 2
     calibration = calibrate([PROFILE], BOARD, [GPU])
-    assert "2 of 4 readings lie outside the calibrated range, 20 to 350 W" in calibration.warning(GPU, true)
+    assert "of 4 readings 2 lie outside the calibrated range, 20 to 350 W" in calibration.warning(GPU, true)
     assert calibration.warning(GPU, true[1:3]) == ""
     assert calibration.warning(replace(GPU, name="other"), true) == ""
 

@@ -417,7 +417,7 @@ def test_a_pmd_recording_that_was_cut_is_named(tmp_path: Path) -> None:
     words[:, 0] = np.arange(5) * 602
     path = tmp_path / "PMD_data.bin"
     path.write_bytes(words.tobytes()[: 18 * 4 + 5])
-    with pytest.raises(FileFormatError, match="a record of 18 bytes of which 5 are there"):
+    with pytest.raises(FileFormatError, match="a record that is cut: 5 of 18 bytes"):
         load(path)
     assert len(load(path, skip_broken=True)) == 4
 
