@@ -28,7 +28,7 @@ _WALKS = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 BLURS = (1.0 / 30.0, 1.0 / 10.0, 1.0 / 4.0)  # of a poll: by how much stamps are off
 _MIN_PERIODS, _MOST_PERIODS = 9, 401  # weighed at a time
 _AT_ONCE, _MOST_KEPT = 32, 128  # periods whose arrays are held at once, and kept
-_FAR, _WILDER = 20.0, 10.0  # widths of a peak from which it is looked for by a walk that is so many times wilder
+_PEAKS_IN_REACH, _WILDER_WALK = 20.0, 10.0  # above which a peak is looked for by a walk that is so many times wilder
 # Standard uncertainties of a known period: three periods that have the variance of all.
 _PERIOD_NODES = math.sqrt(1.5) * np.array([-1.0, 0.0, 1.0])
 _MAX_NATS_BELOW_BEST = 8.0  # nats
@@ -173,8 +173,8 @@ def _weigh(comb: _Comb, period: float, reach: float, walk: float, *, known: bool
     """
     if known:
         return _filter(comb, period * (1.0 + reach * _PERIOD_NODES), walk)
-    if reach > _FAR * _width_of_peak(comb, walk):  # a wilder walk has a wider peak, which fewer periods find
-        period, reach = _around(*_about(comb, period, reach, _WILDER * walk))
+    if reach > _PEAKS_IN_REACH * _width_of_peak(comb, walk):  # a wilder walk has a wider peak, which fewer periods find
+        period, reach = _around(*_about(comb, period, reach, _WILDER_WALK * walk))
     for _ in range(4):
         found, likely = _about(comb, period, reach, walk)
         period, reach = _around(found, likely)
