@@ -366,7 +366,7 @@ def test_fio_tells_priorities_in_hexadecimal(tmp_path: Path) -> None:
 def test_copies_and_totals_are_told(tmp_path: Path) -> None:
     log = tmp_path / "app.csv"
     log.write_text("\ufefftime,bytes\n" + "".join(2 * f"{i},100\n" for i in range(20)), encoding="utf-8")
-    assert "20 entries" in read_work_log(log).notes[0]
+    assert "(20)" in read_work_log(log).notes[0]
     log.write_text("time,bytes\n" + "".join(f"{i},{100 * i}\n" for i in range(20)))
     assert "since the one before" in read_work_log(log).notes[0]
 

@@ -62,8 +62,9 @@ def test_a_recording_corrected_later_tells_what_was_known_at_once(tmp_path: Path
         assert energy.method == "load-informed"
         assert energy.low <= known.true_joules <= energy.high
         assert energy.aliased == (energy.low, energy.high)
-        # By the same readings and stamps; but the clock of the register is followed over all of the recording here.
-        assert abs(energy.joules - measured.joules) < 0.5 * measured.uncertainty_joules
+        # By the same readings and stamps; but the clock of the register is followed over all of the recording here, and
+        # of polls in step with it the phase is known to some 20 ms only.
+        assert abs(energy.joules - measured.joules) < 0.8 * measured.uncertainty_joules
         assert energy.uncertainty_joules == pytest.approx(measured.uncertainty_joules, rel=0.3)
         if gpu is A100 and on is IRREGULAR:
             assert energy.uncertainty_joules < 0.25 * other.measured.uncertainty_joules
