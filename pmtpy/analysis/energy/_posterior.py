@@ -87,6 +87,15 @@ class Pace:
     # shape (m - 1,) and (m,); how many unknowns walk and scatter were found from at each place: none but what is usual
     decided: tuple[Floats, Floats]
 
+    @classmethod
+    def mean(cls, paces: Sequence[Pace], share: Floats) -> Pace:
+        """Return the pace whose squares are the mean of those of several."""
+        walks, scatters = zip(*(pace.decided for pace in paces), strict=True)
+        parts = [[pace.walk for pace in paces], [pace.scatter for pace in paces], [pace.trust for pace in paces]]
+        walk, scatter, trust, *decided = (share @ np.stack(each) for each in (*parts, walks, scatters))
+        unstamped2, off2 = share @ [(pace.unstamped2, pace.off2) for pace in paces]
+        return cls(walk, scatter, trust, float(unstamped2), float(off2), (decided[0], decided[1]))
+
 
 @dataclass(frozen=True, slots=True)
 class Posterior:

@@ -18,6 +18,7 @@ from pmtpy.core.response import Response
 # A square wave is ahead of its mean by what one that is cut anywhere is off by at its ends, times root 6; readings by
 # as much less as their kernel is long. Half of it at each end, within 95 %.
 _IN_PHASE = math.sqrt(6.0) / (2.0 * Z95)
+_PACED = 8  # hypotheses beside which the pace is found, the likeliest
 # Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3) of its swing, which is twice
 # what readings show of it.
 _FAST_LOAD_SHARE = 1.0 / (4.0 * math.sqrt(3.0))
@@ -26,19 +27,26 @@ _FAST_LOAD_SHARE = 1.0 / (4.0 * math.sqrt(3.0))
 def explained_alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, float]:
     """Explain readings alone; and by each of what a load may have done about the region, as far as that is likelier.
 
-    The pace of the walk is that beside the likeliest of them. Returned with it: by how many joules the load may be
-    ahead of its mean at the two ends.
+    The pace of the walk is that beside the likeliest of them, in the mean: many may be as likely as each other, and by
+    the pace beside one of them that one would be so much likelier that its energy was stated. Returned with it: by how
+    many joules the load may be ahead of its mean at the two ends.
     """
     nothing, response, pace = Terms.none(len(readings.y)), readings.response, readings.first()
     for _ in range(ROUNDS - MORE_ROUNDS):
         pace = readings.next(pace, readings.solve(pace, nothing))
     may = Hypotheses.about(region, readings)
     calm = readings.calm(pace, region, may.reach_s)
-    *_, odds = may.judged(readings.normal(calm, may.shown))
-    terms = may.terms(int(np.argmax(odds)))
-    pace, calm = _beside(nothing, readings, pace), _beside(terms, readings, calm)
-    walks, steps = (readings.solve(own, of, judged=True) for own, of in ((pace, nothing), (calm, terms)))
+    for _ in range(MORE_ROUNDS):
+        pace = readings.next(pace, readings.solve(pace, nothing))
+        *_, odds = may.judged(readings.normal(calm, may.shown))
+        likely = np.argsort(-odds, kind="stable")[:_PACED]
+        share = np.exp(odds[likely] - odds[likely[0]])
+        beside = [readings.next(calm, readings.solve(calm, may.terms(int(i)))) for i in likely]
+        calm = Pace.mean(beside, share / np.sum(share))
+    pace, calm = readings.stated(pace), readings.stated(calm)
     joules, variance, odds = may.judged(readings.normal(calm, may.shown))
+    walks = readings.solve(pace, nothing, judged=True)
+    steps = readings.solve(calm, may.terms(int(np.argmax(odds))))
     share = np.exp(np.append(odds, walks.evidence) - max(float(np.max(odds)), walks.evidence))
     share /= np.sum(share)
     joules, variance = np.append(joules, walks.joules), np.append(variance, walks.variance)
@@ -46,13 +54,6 @@ def explained_alone(readings: Readings, region: tuple[float, float]) -> tuple[Po
     walking, stepping = (sum(ahead_of_mean(found, response, at) for at in region) for found in (walks, steps))
     ahead = math.sqrt(share[-1] * walking**2 + (1.0 - share[-1]) * stepping**2)
     return walks.averaged(joules, variance, share), ahead
-
-
-def _beside(terms: Terms, readings: Readings, pace: Pace) -> Pace:
-    """Return the pace by which is stated what moves beside some terms."""
-    for _ in range(MORE_ROUNDS):
-        pace = readings.next(pace, readings.solve(pace, terms))
-    return readings.stated(pace)
 
 
 def ahead_of_mean(found: Posterior, response: Response, at_s: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,3 +116,17 @@ def test_the_cost_grows_with_the_readings(monkeypatch: pytest.MonkeyPatch) -> No
             cost.append(sum(multiplied))
         assert cost[1] / cost[0] == pytest.approx(2.0, rel=0.2)
         assert cost[2] / cost[1] == pytest.approx(2.0, rel=0.1)
+
+
+def test_where_many_blocks_fit_alike_a_millisecond_does_not_choose_one_of_them() -> None:
+    # One reading of a sensor that sees a quarter of the time shows a block: it may be as long as two periods less that.
+    t = np.arange(-10.0, 10.0, 0.1) + 0.0428
+    busy = (np.abs(t - 0.1428) < 0.01) | ((t > 0.7) & (t < 1.2)) | (t > 1.3)
+    watts = np.where(busy, 200.0, 60.0) + np.random.default_rng(1).normal(0.0, 0.25, len(t))
+    response = replace(SENSORS["part-time"], gain_u=0.0025, lag_u=7e-4)
+    found = [
+        region_energy(t + 1e-3 * late, watts, response, start_s=0.0, end_s=0.6) for late in np.linspace(-4.0, 4.0, 9)
+    ]
+    joules, half = np.array([e.joules for e in found]), np.array([(e.high - e.low) / 2.0 for e in found])
+    assert np.all(np.abs(np.diff(joules)) < 0.3 * half[1:])
+    assert np.all(np.abs(joules - (36.0 + 140.0 * 0.1)) < half)
