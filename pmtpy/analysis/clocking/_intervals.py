@@ -53,13 +53,18 @@ class Intervals:
         return Intervals(self.after[rows], self.before[rows], self.changed[rows])
 
     def densest(self, most: int) -> Intervals:
-        """Return the part of the recording that has most changes, if it has more than ``most``; so many of them."""
+        """Return the part of the recording that has most changes, if it has more than ``most``; so many of them.
+
+        Times from the middle of that part: one period tells the phase of all the others nowhere else.
+        """
         at = np.flatnonzero(self.changed)
         if len(at) <= most:
             return self
         ends = self.before[at]
         first = int(np.argmin(ends[most - 1 :] - ends[: len(ends) - most + 1]))
-        return self.part(slice(at[first], at[first + most - 1] + 1))
+        part = self.part(slice(at[first], at[first + most - 1] + 1))
+        middle = float(part.after[0] + part.before[-1]) / 2.0
+        return Intervals(part.after - middle, part.before - middle, part.changed)
 
     def coarse(self, step_s: float) -> Intervals:
         """Return what polls say that are no nearer to each other than so."""

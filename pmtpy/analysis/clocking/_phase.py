@@ -74,7 +74,8 @@ class _Comb:
     def logs(self, period: float) -> Floats:
         """Log-likelihood of each block over phases, which begin half a period from what the middle says.
 
-        A path that goes on beyond them counts one update twice, or misses one: nothing that is likely is there.
+        A path that goes on beyond them counts one update twice, or misses one, so only a jump leads there: else a path
+        at the cut would go to and fro, and have from each block what speaks for it.
         """
         return self._blocks(period, self.begin_at)
 
@@ -142,7 +143,8 @@ def weigh(
         found = _weigh(comb, period, reach, _WALKS[3], known=known)
         best = max(found, key=lambda w: w.log)
         above = best.log - comb.at_random()
-        return above, comb, best.period, (found[-1].period / found[0].period - 1.0) / 2.0
+        near = (found[-1].period / found[0].period - 1.0) / 2.0  # a narrower peak than the walk has is chance
+        return above, comb, best.period, max(near, _width_of_peak(comb, _WALKS[3]))
 
     first, *others = sorted({*(blur * poll for blur in BLURS), max(0.3 * resolution, BLURS[0] * poll)})
     found = by(first, period, reach)
@@ -242,7 +244,7 @@ def _filter_at_once(comb: _Comb, periods: Floats, walk: float) -> list[_Walk]:
     evidence = np.sum(tops, axis=1)
     for i in range(weights.shape[1]):
         if i:
-            state = (1.0 - _JUMP) * convolve1d(state, step, axis=1, mode="wrap") + _JUMP / comb.cells
+            state = (1.0 - _JUMP) * convolve1d(state, step, axis=1, mode="reflect") + _JUMP / comb.cells
         state = state * weights[:, i] + 1e-300
         total = np.sum(state, axis=1)
         evidence += np.log(total)
@@ -261,6 +263,12 @@ def _step(sd: float, cells: int) -> Floats:
     return np.asarray(p / np.sum(p), np.float64)
 
 
+def _reflected(at: Ints, cells: int) -> Ints:
+    """Return where in a range of cells those are that lie up to as much beyond it, as if its ends were mirrors."""
+    at = np.maximum(at, -1 - at)
+    return np.asarray(np.minimum(at, 2 * cells - 1 - at), np.int64)
+
+
 def _draw(w: _Walk, states: Floats, comb: _Comb, n: int, rng: np.random.Generator) -> tuple[_Walk, Floats, Floats]:
     """Draw paths backward: phases of the blocks in seconds, not wrapped, and what of their moves are jumps."""
     step = _step(w.walk * math.sqrt(comb.block) / comb.cell, comb.cells)
@@ -270,12 +278,14 @@ def _draw(w: _Walk, states: Floats, comb: _Comb, n: int, rng: np.random.Generato
     path, jumps = [at], list[Floats]()
     move = np.arange(-half, half + 1)
     for state in states[-2::-1]:
-        walked = state[(path[-1][:, None] + move) % comb.cells] * step * (1.0 - _JUMP)
+        here = path[-1] % comb.cells
+        before = _reflected(here[:, None] + move, comb.cells)
+        walked = state[before] * step * (1.0 - _JUMP)
         any_cell = np.full((n, 1), _JUMP / comb.cells)
         total = np.cumsum(np.concatenate([walked, any_cell], axis=1), axis=1)
         chosen = np.minimum(np.sum(total < rng.random((n, 1)) * total[:, -1:], axis=1), len(step))
         jumped = chosen == len(step)
-        there = path[-1] + move[np.minimum(chosen, len(step) - 1)]
+        there = path[-1] - here + before[np.arange(n), np.minimum(chosen, len(step) - 1)]
         if np.any(jumped):
             cell = rng.choice(comb.cells, int(np.sum(jumped)), p=state / np.sum(state))
             away = np.mod(cell - path[-1][jumped] + comb.cells // 2, comb.cells) - comb.cells // 2
