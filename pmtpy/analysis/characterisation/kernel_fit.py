@@ -70,6 +70,7 @@ _USUAL = 5.0 * _REGULAR  # off it: another one, or a pause
 _MIN_R2 = 0.8
 _PROFILE_STEPS = (0.02, 0.1)  # of the width: least and most of a profile's first step; each is twice the one before
 _NARROWEST = 0.02  # of a period
+_HOPELESS = 10.0  # times the squares that are left: by chance, of the fewest readings that are fitted, once in 1e5
 
 
 def fit_kernel(
@@ -330,11 +331,16 @@ def _nearest(problem: Problem, fit: Fit, repeats_s: float) -> Fit:
 
 
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
-    """Return fits without those that have come to the minimum of another one of their family: it is found once."""
+    """Return fits without those that another one of their family makes needless.
+
+    Which has come to the same minimum, that is found once; or leaves so much less that no reading would be missed.
+    """
     same = SAME_SHARE * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
     kept: list[Fit] = []
     for fit in sorted(fits, key=lambda f: f.loss):
-        if not any(f.family == fit.family and bool(np.all(np.abs(f.point - fit.point) < same)) for f in kept):
+        own = [f for f in kept if f.family == fit.family]
+        hopeless = bool(own) and fit.loss > _HOPELESS * own[0].loss
+        if not hopeless and not any(bool(np.all(np.abs(f.point - fit.point) < same)) for f in own):
             kept.append(fit)
     return kept
 
