@@ -25,9 +25,9 @@ from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Z95, Estimate
 from pmtpy.analysis.signal.trace import PowerTrace, outside
 from pmtpy.analysis.signal.updates import POLLED, Updates, stamp_step, tidy
-from pmtpy.analysis.uncertainty.channel_times import STREAM_S
+from pmtpy.analysis.uncertainty.channel_times import STREAM_S, delay_u_s
 from pmtpy.analysis.uncertainty.interval_statistics import usual_s
-from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.presentation import amount
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
@@ -79,6 +79,25 @@ class Prepared:
         if self.summed:  # its curve takes each for the mean since the one before
             return (0.0 if self.stamped_late else -row), 0.0
         return (0.0 if self.stamped_late else -row / 2.0), row
+
+    @property
+    def channel(self) -> Channel:
+        """What is stated of it, and the period that was found where none is stated."""
+        channel = self.trace.channel or Channel(self.trace.name, Quantity.POWER, resolution=0.0)
+        if channel.refresh_s is None and self.lattice is not None:
+            return channel.timed(refresh_s=self.lattice.period_s.value)
+        return channel
+
+    @property
+    def delay_s(self) -> tuple[float, float]:
+        """Age of what an update shows last, and its standard uncertainty: no fit tells it from an offset of its clock.
+
+        A row of a power of which no updates were found stands for one.
+        """
+        channel = self.channel
+        if channel.refresh_s is None and not self.counted:
+            channel = channel.timed(refresh_s=self.updates.period_s)
+        return channel.response.delay_s, delay_u_s(channel)
 
     @property
     def unknown_s(self) -> Floats:
@@ -212,7 +231,7 @@ def against(p: Prepared, base: Prepared, *, one_clock: bool) -> tuple[Compared, 
     left = np.empty(0)
     if transfer is not None:
         left = points.shown_w - transfer.gain.value * points.reference_w - transfer.intercept_w.value
-    clock = None if one_clock else _clock(alignment, fit, p)
+    clock = None if one_clock else _clock(alignment, fit, p, base)
     compared = replace(
         alone(p),
         kernel=fit,
@@ -252,14 +271,14 @@ def _holes(p: Prepared) -> str:
     )
 
 
-def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared) -> ClockFit:
+def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared, base: Prepared) -> ClockFit:
     """Return how the clocks stand to each other: the lag less the age of what a reading averages.
 
-    What remains of the sensor's own lag is the age of its kernel's end, a few milliseconds on recorded cards. Where the
-    kernel is not known, a reading may average over the time since the one before, or over what it is smoothed by, and
-    be as old as that; energies have no age.
+    What remains of the sensor's own lag is what is not stated of the age of its kernel's end. Where the kernel is not
+    known, a reading may average over the time since the one before, or over what it is smoothed by, and be as old as
+    that; energies have no age.
     """
-    lag = alignment.lag_s
+    lag = alignment.lag_s.moved(base.delay_s[0] - p.delay_s[0])
     if fit is None:
         oldest = 0.0 if p.summed else max(p.updates.period_s, alignment.width_s.high)
         return replace(alignment, lag_s=Estimate(lag.value, lag.low - oldest, lag.high))

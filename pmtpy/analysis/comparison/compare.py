@@ -23,7 +23,6 @@ from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS, summarise
-from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
@@ -89,7 +88,7 @@ def compare(
         energies = {}
         for name, p in ready.items():
             own = one_clock or name == owner
-            time_u_s = p.trace.time_u_s if own else _carried_u_s(ready[owner].trace, (found[owner], found[name]), span)
+            time_u_s = p.trace.time_u_s if own else _carried_u_s(ready[owner], (found[owner], found[name]), span)
             energy = _energy(p, found[name], span, time_u_s, own=own) if laid[name] else None
             if energy is None:
                 continue
@@ -97,8 +96,9 @@ def compare(
                 joules, u, watts = (measured or {})[name, span.name]
                 energy = replace(energy, joules=joules, uncertainty_joules=u, watts=watts)
             if name in following:
-                load = p.trace.load if one_clock else None
-                energy = _corrected(name, energy, following[name], span, load)
+                off_s = _carried_u_s(ready[owner], [found[owner]], span)
+                load, off_j = (p.trace.load, 0.0) if one_clock else (None, _moved_j(base, span, off_s))
+                energy = _corrected(name, energy, following[name], span, load, off_j=off_j)
             energies[name] = energy
         true_j = truth(span.start, span.end) if truth is not None else None
         common = {n: _in_common(ready, found, (n, chosen), span) for n in energies} if chosen in energies else {}
@@ -167,13 +167,20 @@ def _on_own(s: Compared, start_s: float, end_s: float) -> tuple[float, float]:
     return start, end
 
 
-def _carried_u_s(owner: Trace, laid: Iterable[Compared], span: Span) -> float:
+def _carried_u_s(owner: Prepared, laid: Iterable[Compared], span: Span) -> float:
     """How far the ends of a region may be off on another clock than its owner's: its owner's own times, and both fits.
 
-    What the times of the other's rows are off by was taken out when rows were laid upon rows.
+    Rows were laid upon rows: by how much the other's are late, or off, was taken out, but by how much its owner's are
+    late was not in its ends.
     """
     fits = [max(s.clock.off_by(t) for t in (span.start, span.end)) / Z95 for s in laid if s.clock is not None]
-    return math.hypot(owner.time_u_s, *filter(math.isfinite, fits))
+    return math.hypot(owner.trace.time_u_s, owner.delay_s[1], *filter(math.isfinite, fits))
+
+
+def _moved_j(base: Prepared, span: Span, by_s: float) -> float:
+    """By how much the reference's energy of a region changes where this is moved by so much, either way."""
+    at = [base.curve.energy(span.start + by, span.end + by) for by in (-by_s, 0.0, by_s)]
+    return max(abs(at[0] - at[1]), abs(at[2] - at[1]))
 
 
 def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool) -> Energy | None:
@@ -188,16 +195,13 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     joules, hidden_s = p.energy(start, end)
     lost, bridged_s = _lost(p.trace, start, end)
     uncovered_s = hidden_s if p.counted else max(bridged_s, hidden_s)
-    stated = p.trace.channel
-    channel = stated or Channel(p.trace.name, Quantity.POWER, resolution=0.0)
-    if channel.refresh_s is None and s.period_s is not None:
-        channel = channel.timed(refresh_s=s.period_s.value)
+    stated, channel = p.trace.channel, p.channel
     if channel.window_s is None and s.kernel is not None and s.kernel.best.window_s is not None:
         channel = channel.timed(window_s=s.kernel.best.window_s.value)
 
     aged_s = p.trace.aged_s if own or not is_power(channel) else 0.0
     interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s, spacing_s=p.spacing_s)
-    first, last = p.t_s.searchsorted([start, end]).tolist()
+    first, last = p.t_s.searchsorted([start - time_u_s, end + time_u_s]).tolist()
     near = slice(max(0, first - CONTEXT_ROWS), last + CONTEXT_ROWS)
     (statistics,) = summarise([channel], np.asarray(p.t_s[near] - start, np.float64), p.watts[None, near], interval)
     judged = uncertainty_budget(channel, statistics)
@@ -241,7 +245,10 @@ def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
     return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
-def _corrected(name: str, energy: Energy, follows: Follows, span: Span, load: LoadIntervals | None) -> Energy:
+def _corrected(
+    name: str, energy: Energy, follows: Follows, span: Span, load: LoadIntervals | None, *, off_j: float
+) -> Energy:
+    """Undo lag, gain and offset; by ``off_j`` the energy changes with what the ends may be off on the reference."""
     updates, response, ends = follows.updates, follows.response, (span.start, span.end)
     if load is not None:
         updates, load = updates.dated(), load.about(*ends, stamps_around_s(response))
@@ -250,7 +257,8 @@ def _corrected(name: str, energy: Energy, follows: Follows, span: Span, load: Lo
     except CoverageError as error:
         return replace(energy, warnings=(*energy.warnings, f"{name}: not corrected: {error}"))
     warnings = (*energy.warnings, *(f"{name}: corrected: {why}" for why in found.warnings))
-    return replace(energy, corrected_j=Estimate(found.joules, found.low, found.high), warnings=warnings)
+    made = Estimate(found.joules, found.low, found.high).widened(Z95 * off_j)
+    return replace(energy, corrected_j=made, warnings=warnings)
 
 
 def _differences(

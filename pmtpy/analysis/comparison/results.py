@@ -94,7 +94,7 @@ def stated(
         return max((value for c in parts if (value := of(c)) is not None), default=None)
 
     gains = sum_of_kinds((c.kind, c.gain_u * abs(mean_watts.get(c.name, 0.0))) for c in parts)
-    return Channel(
+    made = Channel(
         name,
         Quantity.ENERGY if all(c.quantity is Quantity.ENERGY for c in parts) else Quantity.POWER,
         method=parts[0].energy_method,
@@ -106,6 +106,10 @@ def stated(
         offset_u=sum_of_kinds((c.kind, c.offset_u) for c in parts),
         noise=math.hypot(*(c.noise for c in parts)),
     )
+    if made.lag_s is None:
+        return made
+    open_s = most(lambda c: c.response.delay_u if c.lag_s is not None else None)  # what a profile leaves open of it
+    return replace(made, response=replace(made.response, delay_u=open_s or 0.0))
 
 
 @dataclass(frozen=True, slots=True)

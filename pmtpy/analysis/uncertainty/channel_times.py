@@ -10,6 +10,7 @@ FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-tim
 # instant over several readings.
 SEVERAL_RENEWALS = 1.5
 STREAM_S = 1e-3  # sample interval below which a sensor is a stream: momentary values, and it counts what it loses
+LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
 
 
 def is_power(channel: Channel) -> bool:
@@ -55,6 +56,14 @@ def lag_s(channel: Channel, row_age_s: float = 0.0) -> float:
     else:
         age = 0.0 if method is EnergyMethod.MEAN else (channel.refresh_s or 0.0) / 2.0
     return age - (channel.window_s or 0.0) / 2.0 if method is EnergyMethod.MEAN else age
+
+
+def delay_u_s(channel: Channel) -> float:
+    """Standard uncertainty of the age of what an update shows last: as a profile has it, else of the lag as stated.
+
+    Where neither says anything, of half a period either way.
+    """
+    return channel.response.end_u or LAG_U * abs(channel.response.lag_s)
 
 
 def row_age_s(refresh_s: float, apart_s: float, aged_s: float) -> float:

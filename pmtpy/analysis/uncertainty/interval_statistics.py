@@ -19,6 +19,7 @@ from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
 from pmtpy.analysis.uncertainty.channel_times import (
+    LAG_U,
     SEVERAL_RENEWALS,
     STREAM_S,
     is_power,
@@ -40,7 +41,6 @@ _QUARTILE = 0.4506
 _SAME_S = 1e-6  # a row so near to an end was read at it: recordings have six decimals of Unix time, in float64
 _MIN_STEPS = 4  # that a quartile needs
 _MISSED = 3.0  # sample intervals without a row, in which two whole ones are not seen: skipped now and then, it is one
-_LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
 
 
 def summarise(
@@ -103,7 +103,7 @@ def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatist
     """
     if not may_be_lag_corrected(channel) or seen.uncovered_s or not seen.late_joules:
         return seen
-    return seen._replace(joules=seen.joules + seen.late_joules, late_joules=_LAG_U * seen.late_joules)
+    return seen._replace(joules=seen.joules + seen.late_joules, late_joules=LAG_U * seen.late_joules)
 
 
 def _sorted(

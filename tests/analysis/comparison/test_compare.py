@@ -19,6 +19,7 @@ from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.core import Span
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
+from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from pmtpy.errors import DeclinedError, TargetError
@@ -108,6 +109,43 @@ def test_a_meter_on_another_clock_is_moved_and_a_mark_keeps_its_place_in_the_loa
     )
     assert found["gpu"].clock is not None
     assert found["gpu"].clock.lag_s.contains(-3600.2)
+
+
+LATE_S = 0.02
+UNSTATED, MAKERS = GPU, GPU.timed(refresh_s=0.1, window_s=0.1, lag_s=0.05)
+PROFILED = replace(
+    GPU,
+    response=Response.stated(
+        "boxcar", refresh_s=Number(0.1), window_s=Number(0.1, 0.001), delay_s=Number(LATE_S, 0.0005)
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("channel", "open_s"), [(UNSTATED, 0.1 / math.sqrt(12.0)), (MAKERS, 0.3 * 0.05), (PROFILED, 0.0005)]
+)
+def test_how_late_a_register_is_beyond_its_window_is_in_the_ends_of_its_regions(
+    channel: Channel, open_s: float
+) -> None:
+    """A block between two switches, marked where the load has it; power elsewhere rests for longer than that."""
+    bench = Bench(np.array([1.3, 2.17, 3.0, 4.61, 5.9, 7.25, 9.0, 10.4]), SECONDS)
+    model = replace(boxcar(delay_s=LATE_S), gain=1.0, offset_w=0.0)
+    one, other = Span(3.0, 4.61, "registers"), Span(3.2, 4.81, "meters")
+    late = replace(gpu(bench, model), channel=channel, regions=(one,))
+    found = compare([replace(meter(bench, 0.2), channel=replace(METER, gain_u=0.0)), late], regions=[other])
+    rows = {r.region.name: r.energies for r in found.regions}
+    truth = float(np.diff(bench.load.joules(np.array([3.0, 4.61])))[0])
+    shown, step = rows["registers"]["meter"], HIGH - LOW
+    fit_s = found["gpu"].clock.off_by(3.2) / Z95 if found["gpu"].clock else math.nan
+    assert abs(shown.joules - truth) < 2.0 * shown.uncertainty_joules
+    assert shown.uncertainty_joules == pytest.approx(step * math.hypot(open_s, fit_s), rel=0.05, abs=0.05)
+    corrected = rows["registers"]["gpu"].corrected_j
+    assert corrected is not None
+    assert corrected.contains(truth)
+    # On the meter's own clock its ends are exact, and the register's updates were laid where the power was.
+    assert rows["meters"]["meter"].uncertainty_joules < step * 0.001
+    assert rows["meters"]["gpu"].corrected_j is not None
+    assert rows["meters"]["gpu"].corrected_j.half_width < step * 0.01
 
 
 @pytest.mark.parametrize("stamped", [0.0, 0.5, 1.0])
