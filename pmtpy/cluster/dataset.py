@@ -15,6 +15,7 @@ from typing import Any
 from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.core.channel import TOTAL
+from pmtpy.core.nearest import nearest
 from pmtpy.errors import FileFormatError, TargetError
 
 _BY = ("host", "job", "sensor", "channel")
@@ -109,12 +110,14 @@ class DataSet:
             ``lost``, ``gain_joules`` (standard uncertainty by the gains alone: linear over sensors of one backend, in
             squares over others), ``virtual``. What two
             runs of one sensor of one host saw at the same time is counted once (with ``job`` in ``by``: once a job).
+
+        Raises TargetError: no row is of that channel; the message names those that there are.
         """
         columns = [self._column(name) for name in arguments.sequence(by, f"columns among {', '.join(_BY)}")]
         if channel is None and "channel" not in columns:
             msg = "channels lie inside each other and do not add up: name one channel, or add 'channel' to by"
             raise TargetError(msg)
-        chosen = "true" if channel is None else f"channel = {_literal(channel)}"
+        chosen = "true" if channel is None else f"channel = {self._known(channel)}"
         once = ["host", "sensor", "channel", *(["job"] if "job" in columns else [])]
         texts = {"keys": _KEYS, "chosen": chosen, "once": ", ".join(once), "of": _OF}
         binned = ['"start"'] if every is not None else []
@@ -140,6 +143,15 @@ class DataSet:
             raise TargetError(msg)
         return str(name)
 
+    def _known(self, channel: str) -> str:
+        """Return the literal of a channel of which there are rows: the first is looked for, and all only in vain."""
+        named = _literal(channel)
+        if not self._connection.execute(f"select 1 from rows where channel = {named} limit 1").fetchall():
+            there = [str(row[0]) for row in self._connection.execute(_CHANNELS).fetchall()]
+            msg = f"no row is of a channel {channel!r}; there are: {', '.join(there)}{nearest(channel, there)}"
+            raise TargetError(msg)
+        return named
+
     @staticmethod
     def _stretches(texts: dict[str, str], start: float | None, stop: float | None, every: float | None) -> str:
         begin = _seconds(start, "start") if start is not None else None
@@ -164,6 +176,7 @@ class DataSet:
         return _SHARES.format(keys=_KEYS, edge='"start",', of_edge=', "start"', pieces=binned)
 
 
+_CHANNELS = "select distinct channel from rows order by channel"
 _KEYS = "host, job, sensor, channel, run"
 # In the name of a run: the boot, by what its clock is ahead of the monotonic one, us, and the device.
 _OF = "^[0-9a-f]+-([0-9a-f]+)-(-?[0-9]+)-([0-9a-f]+)-"

@@ -450,7 +450,10 @@ def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:
         data.energies(by=("date",))
     with pytest.raises(TargetError, match="do not add up"):
         data.energies(channel=None)
-    assert data.energies(channel="x' or '1'='1").fetchall() == []
+    with pytest.raises(TargetError, match="no row is of a channel \"x' or '1'='1\"; there are: dram0, package0, total"):
+        data.energies(channel="x' or '1'='1")
+    with pytest.raises(TargetError, match="Did you mean dram0"):
+        data.energies(channel="dram")
     with pytest.raises(TargetError, match="Unix seconds"):
         data.energies(start="now")  # type: ignore[arg-type]
     for stop in (MIDNIGHT, MIDNIGHT - 1.0):  # no rows would pass for no energy
