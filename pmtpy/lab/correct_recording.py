@@ -101,7 +101,8 @@ def correct_recording(
     polls = read_series(table, column, alone=load is None)
     lattice = estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut)
     _refuse_another_period(profile, lattice.period_s, path)
-    updates = update_series(polls.t_s, _true_watts(profile, table, column, polls.watts, report), lattice)
+    true_watts = _true_watts(profile, table, column, polls.watts, report)
+    updates = update_series(polls.t_s, true_watts, lattice, polls.renewed_s)
     shift, own = 0.0, stamped_load(table, alone=True) if load is None else None
     if load is not None:
         if polls.absolute != load.absolute:

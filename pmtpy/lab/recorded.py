@@ -288,7 +288,8 @@ def read_series(table: pd.DataFrame, column: str, *, alone: bool = False) -> Ser
     watts, lost = table[column].to_numpy(np.float64), table["lost"].to_numpy(np.int64)
     polling = Polling.of(table.attrs["metadata"])
     if polling is not None:
-        return Series(*polling.polls(t, watts, lost), absolute, uncut=polling.uncut)
+        renewed_s = polling.renewed(t, watts)
+        return Series(*polling.polls(t, watts, lost), absolute, uncut=polling.uncut, renewed_s=renewed_s)
     known = np.isfinite(t) & np.isfinite(watts)
     t, watts, lost = t[known], watts[known], lost[known]
     return Series(t, watts, absolute, _bridged(t, watts, table[f"{column[:-1]}J"].to_numpy(np.float64)[known], lost))

@@ -159,12 +159,13 @@ def _columns(table: pd.DataFrame) -> dict[str, float | None]:
 
 
 def _of_series(name: str, polls: Series, per_count: float | None, load: LoadIntervals | None) -> Register:
-    t_s = polls.t_s
+    t_s, renewed_s = polls.t_s, polls.renewed_s
     if load is not None and load.absolute != polls.absolute:
         load = None  # nothing says when one clock began by the other
     if load is not None and polls.absolute:
-        t_s = np.asarray(t_s + zone_shift(float(t_s[0]), float(t_s[-1]), PowerTrace.of_load(load)), np.float64)
+        zone_s = zone_shift(float(t_s[0]), float(t_s[-1]), PowerTrace.of_load(load))
+        t_s, renewed_s = np.asarray(t_s + zone_s, np.float64), None if renewed_s is None else renewed_s + zone_s
     if per_count is None:
-        return Register(name, t_s, polls.watts, load=load, uncut=polls.uncut)
+        return Register(name, t_s, polls.watts, load=load, uncut=polls.uncut, renewed_s=renewed_s)
     counts = whole_counts(polls.watts / per_count)
-    return Register(name, t_s, counts, per_count, load=load, unwrapped=True, uncut=polls.uncut)
+    return Register(name, t_s, counts, per_count, load=load, unwrapped=True, uncut=polls.uncut, renewed_s=renewed_s)

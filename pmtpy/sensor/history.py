@@ -144,7 +144,7 @@ class Recent:
             self.joules[:, i],
             self.lost,
             stated(name, [layout.energy[n - 1] for n in numbers], means),
-            polling=Polling(self.polled_s, self.stamped, uncut=True) if self.polled_s else None,
+            polling=Polling(self.polled_s, self.stamped and not self.aged_s, uncut=True) if self.polled_s else None,
             aged_s=self.aged_s,
         )
 

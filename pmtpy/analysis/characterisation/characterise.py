@@ -98,7 +98,7 @@ def characterise(
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
         return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
-    updates = _updates(remarks, t, watts, lattice)
+    updates = _updates(remarks, t, watts, lattice, polls.renewed_s)
     shift, same = 0.0, one_clock and load is None
     if load is not None or meter is not None:
         moved = 0.0 if same else remarks.attempt("kernel", lambda: host_shift(polls, updates, load, meter))
@@ -139,8 +139,10 @@ def _lattice(polls: Series) -> PublishingClock:
     return estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut)
 
 
-def _updates(remarks: _Remarks, t_s: Floats, watts: Floats, lattice: PublishingClock) -> Updates:
-    updates = update_series(t_s, watts, lattice)
+def _updates(
+    remarks: _Remarks, t_s: Floats, watts: Floats, lattice: PublishingClock, renewed_s: Floats | None
+) -> Updates:
+    updates = update_series(t_s, watts, lattice, renewed_s)
     if updates.stale:
         share = 100.0 * updates.stale / (updates.stale + len(updates))
         remarks.notes.append(

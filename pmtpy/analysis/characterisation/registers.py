@@ -38,6 +38,7 @@ class Register:
     load: LoadIntervals | None = None  # when the device was loaded, on the clock of the polls
     unwrapped: bool = False  # of a counter: whatever it began anew has been put right before
     uncut: bool = False  # whether the times are as their clock told them
+    renewed_s: Floats | None = None  # when the device says that it renewed the value, of some renewals
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def _alone(register: Register) -> Standing:
         return replace(found, bound_s=bound, declined={"update_period_ms": str(error), "kernel": why})
     if register.load is None:
         return replace(found, clock=clock, declined={"kernel": "needs the stamps of a load"})
-    updates = update_series(t, values, clock)
+    updates = update_series(t, values, clock, register.renewed_s)
     try:
         fit, _ = fit_load_kernel(updates if moves is None else _mean_powers(updates), register.load, clock.poll_s)
     except DeclinedError as error:

@@ -34,6 +34,8 @@ class Series:
         Cumulative energy at the times, where it is known: then ``watts`` may be means since the sample before.
     uncut : bool
         Whether the times are as their clock told them; else they may have been cut off to a coarse step.
+    renewed_s : float64, shape (m,), optional
+        When the device itself says that it renewed the value; of some renewals.
     """
 
     t_s: Floats
@@ -41,6 +43,7 @@ class Series:
     absolute: bool = True
     joules: Floats | None = None
     uncut: bool = False
+    renewed_s: Floats | None = None
 
     def between(self, start_s: float, end_s: float) -> Series:
         """Return what was read in a stretch of time, both ends included."""

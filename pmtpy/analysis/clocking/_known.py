@@ -10,16 +10,13 @@ import numpy as np
 from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, follow
 from pmtpy.analysis.clocking._polling import Polling
-from pmtpy.analysis.clocking._updates import clock_of, explained, update_series
+from pmtpy.analysis.clocking._updates import RATE, clock_of, explained, update_series
 from pmtpy.analysis.signal.updates import POLLED, Updates
 from pmtpy.core.response import Number
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _UNSURE_SD = 2.5  # standard deviations either side in which a phase is looked for
-_EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
-# By which a clock runs wrong for a while, relative: more than recorded ones, which wander by 4 ms in a minute.
-_RATE = 1e-3
 # That are followed at once: a phase has wandered meanwhile, and memory is not without end.
 _MAX_PERIODS_FOLLOWED = 4000.0
 
@@ -65,9 +62,9 @@ def _followed(t_s: Floats, watts: Floats, period: Number, aged_s: float) -> Upda
     path = follow(seen, period.value, period.u / period.value, 0.0, known=True)
     # Rows of other registers may be at any distance from these: whether the clock is in them says nothing against it.
     clock = clock_of(path, origin, seen, 1.0 if stamped else explained(seen, path, seen.changed))
-    found, unsure = update_series(polls, shown, clock), clock.phase_s.half_width
     if stamped:
-        return _at_instants(found, t_s[1:][new])
+        return update_series(polls, shown, clock, t_s[1:][new])
+    found, unsure = update_series(polls, shown, clock), clock.phase_s.half_width
     # Of a first or last update that is polled only about its end or its beginning nobody knows which was found.
     return found.between(float(polls[0]) + unsure - period.value, float(polls[-1]) - unsure)
 
@@ -79,23 +76,6 @@ def _joined(first: Updates, second: Updates) -> Updates:
     k = np.round((t - t[0]) / first.period_s).astype(np.int64)
     jitter = max(first.jitter_s, second.jitter_s)
     return Updates(k, t, np.concatenate([first.watts, second.watts]), first.period_s, jitter)
-
-
-def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
-    """Move updates to where stamps of new values put them: never early, and no later than those nearby say.
-
-    Most stamps are exact, and some a poll late: what counts is how early they are, as the clock between them allows.
-    """
-    period = updates.period_s
-    path = np.interp(stamps_s, updates.t_s, updates.t_s - period * updates.k)
-    k = np.floor((stamps_s - path) / period + _EARLIEST)
-    late = stamps_s - period * k
-    drift = _RATE * stamps_s
-    behind = np.minimum.accumulate(late - drift) + drift
-    ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
-    least = np.minimum(behind, ahead)
-    at = period * updates.k + np.interp(updates.k, k, least)
-    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=0.0, moved_s=None)
 
 
 def _as_polled(t_s: Floats, watts: Floats, period_s: float, aged_s: float) -> Updates:
@@ -125,7 +105,7 @@ def _as_stamped(t_s: Floats, watts: Floats, period_s: float) -> Updates:
     since = t_s[
         np.where(last < 0, np.argmax(np.append(new, False)), last)
     ]  # before the first new value the same clock ran
-    at = since + period_s * np.floor((t_s - since) / period_s + _RATE)
+    at = since + period_s * np.floor((t_s - since) / period_s + RATE)
     kept = new | (np.diff(at, prepend=-math.inf) > period_s / 2.0)
     at, watts = at[kept], watts[kept]
     return Updates(np.round((at - at[:1]) / period_s).astype(np.int64), at, watts, period_s, 0.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.analysis.signal.updates import POLLED
+from pmtpy.analysis.signal.updates import POLLED, stamp_step
 from pmtpy.core.numbers import real
 from pmtpy.core.rows import Floats, Ints
 
@@ -28,7 +28,7 @@ class Polling:
     """How a recording was made, by its metadata."""
 
     period_s: float  # how often the device was polled
-    stamped: bool = False  # whether rows bear the device's own times; else those of the polls
+    stamped: bool = False  # whether rows bear the instants at which the device renewed them; else those of the polls
     uncut: bool = False  # whether times are as their clock told them; else they may have been cut off to a coarse step
 
     @classmethod
@@ -36,7 +36,20 @@ class Polling:
         """Read it from the metadata of a dump; None where they do not tell, or the sensor is a stream."""
         known = metadata or {}
         period_s = real(known.get("polled_s"))
-        return cls(period_s, bool(known.get("stamped")), known.get("uncut") is True) if period_s else None
+        # A device may stamp when it was read: then a value may be as old at its row as any that is polled.
+        stamped = bool(known.get("stamped")) and not real(known.get("aged_s"))
+        return cls(period_s, stamped, known.get("uncut") is True) if period_s else None
+
+    def renewed(self, t_s: Floats, values: Floats) -> Floats | None:
+        """Return when the device says that it renewed a value, of those rows that brought a new one; None: it does not.
+
+        Parameters as of :meth:`polls`.
+        """
+        if not self.stamped:
+            return None
+        rows = np.flatnonzero(np.isfinite(t_s) & np.isfinite(values))
+        step = 0.0 if self.uncut else stamp_step(t_s[rows])  # one that was cut off lies half a step early on average
+        return np.asarray(t_s[rows[np.diff(values[rows], prepend=math.inf) != 0.0]] + step / 2.0, np.float64)
 
     def polls(self, t_s: Floats, values: Floats, lost: Ints | Floats | None = None) -> tuple[Floats, Floats]:
         """Return times and values of all polls; rows without a value are none.

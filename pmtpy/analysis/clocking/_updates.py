@@ -32,6 +32,9 @@ _IN_A_ROW = 0.05
 # Updates that bring the value before are no readings if they are so many times as many as by chance, and come one after
 # another no more often than that.
 _BEYOND_CHANCE = 4.0
+_EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
+# By which a clock runs wrong for a while, relative: more than recorded ones, which wander by 4 ms in a minute.
+RATE = 1e-3
 _MAX_STANDING = 0.25  # of the values shown, those that stand for long: of a sensor without noise more do
 
 
@@ -247,10 +250,11 @@ def explained(seen: Intervals, path: PhasePath, own: Bools) -> float:
     return float(np.mean(inside[known & seen.changed]))
 
 
-def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Updates:
+def update_series(t_s: Floats, values: Floats, clock: PublishingClock, renewed_s: Floats | None = None) -> Updates:
     """Reduce polls to updates: each takes the value of the poll nearest the middle of its time on display.
 
-    Updates that nobody polled are left out, and those that were not renewed.
+    Updates that nobody polled are left out, and those that were not renewed. Where the device itself says when it
+    renewed the value (``renewed_s``), that is when they were published: the clock of the polls only counts them.
     """
     t, v = tidy(t_s, values)
     t = t + clock.step_s / 2.0
@@ -265,7 +269,7 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
     nominal, moves = clock.phase_s.value + k * period, np.abs(np.diff(clock.block_phase_s))
     wander = np.asarray(np.interp(nominal, clock.blocks_s, clock.block_phase_s), np.float64)
     moved = moves[np.clip(np.searchsorted(clock.blocks_s, nominal) - 1, 0, len(moves) - 1)]
-    return Updates(
+    found = Updates(
         k,
         clock.times(k),
         watts,
@@ -277,6 +281,28 @@ def update_series(t_s: Floats, values: Floats, clock: PublishingClock) -> Update
         stale,
         common_s=min(clock.common_s, clock.phase_s.sd),
     )
+    if renewed_s is None or not len(renewed_s) or not len(k):
+        return found
+    return _at_instants(found, renewed_s)
+
+
+def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
+    """Move updates to where stamps of new values put them: never early, and no later than those nearby say.
+
+    Most stamps are exact, and some a poll late: what counts is how early they are, as the clock between them allows.
+    Where most are not, their times are too early by about as much as those usually are late.
+    """
+    period = updates.period_s
+    path = np.interp(stamps_s, updates.t_s, updates.t_s - period * updates.k)
+    k = np.floor((stamps_s - path) / period + _EARLIEST)
+    late = stamps_s - period * k
+    drift = RATE * stamps_s
+    behind = np.minimum.accumulate(late - drift) + drift
+    ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
+    least = np.minimum(behind, ahead)
+    at = period * updates.k + np.interp(updates.k, k, least)
+    off = float(np.median(late - least))
+    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=off, moved_s=None)
 
 
 def _renewed(watts: Floats) -> Bools:

@@ -151,7 +151,8 @@ def prepare(trace: Trace) -> Prepared:
     ready.curve = ready.shape = curve.read_at(t, shown_s)
     if not counted and found is not None and found.poll_s < POLLED * found.period_s.value:
         # A reading that is shown until the next update is as old as its update, not as its last repetition.
-        ready.updates = update_series(t, shown, found)
+        renewed_s = None if trace.polling is None else trace.polling.renewed(trace.t_s, values)
+        ready.updates = update_series(t, shown, found, renewed_s)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
     return ready
 

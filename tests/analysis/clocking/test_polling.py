@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pmtpy.analysis.clocking import Polling, estimate_updates
+from pmtpy.analysis.clocking import Polling, estimate_updates, update_series
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.emulators.gpu_sensor import Polling as Reader
 from pmtpy.emulators.gpu_sensor import SensorModel
@@ -65,6 +65,43 @@ def test_the_metadata_of_a_stream_and_of_another_tool_tell_of_no_polls() -> None
     assert Polling.of(None) is None
     assert Polling.of({"polled_s": None, "stamped": False}) is None
     assert Polling.of({"polled_s": 0.02, "stamped": True}) == Polling(0.02, stamped=True)
+    assert Polling.of({"polled_s": 0.02, "stamped": True, "aged_s": 0.0}) == Polling(0.02, stamped=True)
+
+
+def test_a_device_that_stamps_when_it_was_read_was_polled_then() -> None:
+    """Registers of 100 ms, read at random: dated half a poll late if rows were taken for renewals."""
+    rng = np.random.default_rng(4)
+    reads = np.cumsum(rng.uniform(0.02, 0.03, 1000))
+    k = np.floor((reads - 0.0371) / 0.1).astype(np.int64)
+    first = np.diff(k, prepend=-1) > 0
+    read = Polling.of({"polled_s": 0.025, "stamped": True, "aged_s": 0.025})
+    assert read is not None
+    t, watts = reads[first], rng.normal(100.0, 20.0, k[-1] + 1)[k[first]]
+    assert read.renewed(t, watts) is None
+    times, values = read.polls(t, watts)
+    updates = update_series(times, values, estimate_updates(times, values))
+    late_s = np.mod(updates.t_s - 0.0371 + 0.05, 0.1) - 0.05
+    assert abs(np.mean(late_s)) < 0.005
+
+
+@pytest.mark.parametrize("polled_s", [0.05, 0.02, 0.005])
+@pytest.mark.parametrize("cut", [0.0, 1e-3])
+def test_what_a_device_says_that_it_renewed_then_is_known_as_well_as_it_says(polled_s: float, cut: float) -> None:
+    """Polls tell no better than they are apart, where they keep step; rows of another register lie between."""
+    stamps = 5e8 + 0.1371 + 0.099993 * np.arange(300)
+    watts = np.random.default_rng(1).normal(100.0, 20.0, 300)
+    t, shown = np.sort(np.concatenate([stamps, stamps[:-1] + 0.0312])), np.repeat(watts, 2)[:-1]
+    if cut:
+        t = np.floor(t / cut) * cut
+    polling = Polling(polled_s, stamped=True, uncut=not cut)
+    times, values = polling.polls(t, shown)
+    clock = estimate_updates(times, values, uncut=polling.uncut)
+    updates = update_series(times, values, clock, polling.renewed(t, shown))
+    assert len(updates) > 290
+    late = updates.t_s - stamps[np.round((updates.t_s - stamps[0]) / 0.099993).astype(np.int64)]
+    assert np.max(np.abs(late)) < 0.51 * cut + 1e-5
+    assert updates.jitter_s < 1e-5
+    np.testing.assert_array_equal(updates.watts, watts[np.round((updates.t_s - stamps[0]) / 0.099993).astype(np.int64)])
 
 
 def test_the_period_is_the_sensors_and_not_the_rhythm_of_the_rows() -> None:
