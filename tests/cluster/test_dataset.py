@@ -438,6 +438,32 @@ def test_each_row_of_a_full_disk_is_kept_or_counted_once(
     assert row[6] == 1000 - told.rows + 1
 
 
+@pytest.mark.parametrize("rows", [1, 10])
+@pytest.mark.parametrize("most", [10_000, 64_000])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_no_file_is_larger_than_its_size_says_however_far_its_rows_compress(
+    tmp_path: Path, *, noisy: bool, most: int, rows: int
+) -> None:
+    rng, frames = np.random.default_rng(1), []
+    for i in range(3000 // rows):
+        made = frame(i * rows, (i + 1) * rows, 10.0)
+        if noisy:
+            more = rng.random((rows, 3))
+            made = replace(
+                made,
+                watts=made.watts + more,
+                joules=made.joules + more,
+                t_ns=made.t_ns + rng.integers(0, 10**6, rows),
+                uncovered_ns=rng.integers(0, 10**6, (rows, 3)),
+            )
+        frames.append(made)
+    told = write(DataSetPlace(tmp_path, "n0", "a job", most_bytes=most), MIDNIGHT + 3600, *frames)
+    sizes = [path.stat().st_size for path in sorted(tmp_path.rglob("*.parquet"))]
+    assert max(sizes) <= most
+    assert min(sizes[:-1]) > most / 2
+    assert told.rows == len(pmt.dataset(tmp_path).rows().filter("channel = 'total'").fetchall()) == 3000
+
+
 def test_a_folder_that_is_no_data_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="no folder"):
         pmt.dataset(tmp_path / "x")

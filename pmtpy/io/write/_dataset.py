@@ -32,7 +32,11 @@ from pmtpy.io.write.file import Buffer, Output
 
 _GROUP = 100_000  # lines of a row group: a few seconds of a stream, hours of a register
 _DAY_S = 86400
-_LINE_BYTES = 16.0  # of a line in a file, until one was written; 10 to 30 were seen
+# What makes a file, at most: of a line six numbers that do not compress (10 to 34 were seen), and what they are told
+# apart by; of a row group its 13 columns, each with its place in the file and the least and greatest of its values,
+# which stand at the file's end; and what else stands there.
+_LINE_BYTES, _GROUP_BYTES, _GROUP_END_BYTES, _END_BYTES = 56, 1500, 1400, 1400
+_WORTH_A_GROUP = 0.25  # of a file: what waits is written, to see how large it is, where it may be more than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,6 @@ class DataSetSink:
         self._is_safe = False  # whether a file that holds it is whole
         self._waiting: list[Frame] = []
         self._lines = 0
-        self._line_bytes = _LINE_BYTES
         # of the file at hand, all rows that it was given, and those that are missing before or between them
         self._given = 0
         self._gaps = 0
@@ -146,7 +149,8 @@ class DataSetSink:
         """See that there is a file for the part, which has room; SinkError where the disk has none."""
         day, nth = self._keys(part.t_ns[:1])[0].tolist()
         key = np.datetime64(day, "D").item().isoformat(), nth
-        if self._lines >= _GROUP:
+        worth = self._lines * _LINE_BYTES > _WORTH_A_GROUP * (self._place.most_bytes or 0)
+        if self._lines >= _GROUP or (worth and self._is_full(len(part))):
             self._flush()
         if self._open is not None and (self._open.key != key or self._is_full(len(part))):
             self._finish()
@@ -173,11 +177,11 @@ class DataSetSink:
 
     def _is_full(self, rows: int) -> bool:
         """Whether the file, with what waits and so many rows more, may be larger than one is to be."""
-        most = self._place.most_bytes
-        # What waits to be written counts, so that the file is not longer in coming than its size says.
-        waiting = (self._lines + rows * len(self._channels)) * self._line_bytes
-        has_rows = self._given > 0
-        return has_rows and most is not None and self._open is not None and self._open.size() + waiting > most
+        most, file = self._place.most_bytes, self._open
+        if most is None or file is None or not self._given:
+            return False
+        waiting = _GROUP_BYTES + (self._lines + rows * len(self._channels)) * _LINE_BYTES
+        return file.size() + waiting + _END_BYTES + (file.groups + 1) * _GROUP_END_BYTES > most
 
     # -- files -------------------------------------------------------------------------------------------------------
 
@@ -202,7 +206,7 @@ class DataSetSink:
             return
         frames, self._waiting, self._lines = self._waiting, [], 0
         try:
-            self._open.write(self._table(frames), sum(map(len, frames)))
+            self._open.write(self._table(frames))
         except (OSError, SinkError, self._pa.ArrowException) as error:
             self._give_up(error)
 
@@ -226,8 +230,6 @@ class DataSetSink:
         file = self._open
         try:
             file.finish()
-            if file.rows:
-                self._line_bytes = file.path.stat().st_size / (file.rows * len(self._channels))
         except (OSError, SinkError, self._pa.ArrowException) as error:
             self._give_up(error)
         self._is_safe = True
@@ -297,7 +299,7 @@ class _File:
     """One Parquet file that is being written, under a name that no engine looks at."""
 
     def __init__(self, key: tuple[str, int], path: Path, pq: Any, schema: Any) -> None:
-        self.key, self.path, self.rows = key, path, 0
+        self.key, self.path, self.groups = key, path, 0
         self._draft = path.with_name(f".{path.name}.tmp")
         self._output = Output(self._draft)
         try:
@@ -311,9 +313,9 @@ class _File:
     def size(self) -> int:
         return self._output.size
 
-    def write(self, table: Any, rows: int) -> None:
+    def write(self, table: Any) -> None:
         self._writer.write_table(table, row_group_size=len(table))
-        self.rows += rows
+        self.groups += 1
 
     def finish(self) -> None:
         self._writer.close()
