@@ -38,7 +38,9 @@ _MIN_TELLING, _TELLING_S = 4, 0.12
 _LATE_SHARE, _BEHIND_S = 0.14, np.array([0.015, 0.04])
 _RAMP_SHARE, _RAMP_S = 0.25, np.array([0.008, 0.025])
 _PAUSE_S = 0.3  # the median of those after which clocks ramp
-# By which readings, and stamps, may be late and are no straight line of no delay: a start of its own for each.
+# By which readings, in standard deviations, and stamps may be late and are no straight line of no delay: a start of its
+# own for each. A window as wide as a period shows a block in two readings that a third of a deviation makes others.
+_LATE_STARTS = (-4.0, -2.0, -1.5, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 1.5, 2.0, 4.0)
 _NOT_STRAIGHT_S, _LATE_STARTS_S = 0.004, (-0.06, -0.04, -0.02, 0.02, 0.04, 0.06)
 _DERIVATIVE_STEPS = np.array([1e-4, 1e-4, 5e-3])  # of early, late, wide, for derivatives: well below any kernel
 # Root mean square of the share of the rise by which blocks of two kinds in turn are more, and less: powers of two
@@ -84,7 +86,8 @@ class StampedLoad:
     ) -> StampedLoad:
         """Say what is known before any reading, but for the highest one."""
         # The lag's interval bounds that of the width, which moves the lag by half as much.
-        wide = 2.0 * math.hypot(response.tau_u, response.lag_u) / max(response.span_s, 1e-9)
+        tau_u = response.tau_u if math.isfinite(response.tau_u) else 0.0  # a kernel without a one-pole
+        wide = 2.0 * math.hypot(tau_u, response.lag_u) / max(response.span_s, 1e-9)
         highest = float(np.max(np.abs(power)))
         normal = np.array([math.sqrt(2.0 / math.pi), math.sqrt(1.0 - 2.0 / math.pi)])  # its size: mean and sd
         early, early_sd = _STAMP_S * normal
@@ -120,7 +123,7 @@ class StampedLoad:
     def late_starts_s(self) -> tuple[list[float], list[float]]:
         """By how much readings may be late, and stamps that tell, so that it is no straight line of less."""
         usual = float(self.sd[2])
-        starts = [by * usual for by in (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0) if usual > _NOT_STRAIGHT_S]
+        starts = [by * usual for by in _LATE_STARTS if usual > _NOT_STRAIGHT_S]
         return starts, [*_LATE_STARTS_S] * self.telling
 
     def late(self, found: Posterior) -> bool:

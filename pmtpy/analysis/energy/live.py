@@ -48,7 +48,6 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
             replace(
                 response,
                 period_s=period_s,
-                tau_u=response.tau_u if math.isfinite(response.tau_u) else 0.0,  # a kernel without a one-pole
                 gain_u=known.gain_u,
                 offset_u=known.offset_u,
                 known_at_w=known.response.known_at_w,
