@@ -22,7 +22,6 @@ from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cli.stopping import Stopped
 from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
@@ -82,14 +81,25 @@ def _run_on_node(args: argparse.Namespace) -> int:
     file = NodeFile(folder, machine, launch, about, _unix_s())
     # A name that is given is not the launcher's, which then does not know how many there are.
     expected = (launch.local_size or 1) - 1 if NODE not in os.environ else 0
-    with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
-        try:
-            sensors, why = _opened(args, stack)
-        except PmtError as error:
-            file.not_begun(str(error))
-            raise
-        status, energy = _measured(args, sensors, why, machine, launch, others=others, divert=divert)
-        args.ended = status
+    with contextlib.ExitStack() as kept:
+        with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
+            try:
+                sensors, why = _opened(args, stack)
+            except PmtError as error:
+                file.not_begun(str(error))
+                raise
+            others.come(args.stop.rest)
+            # A launcher that ends a job does so in whatever instant, and kills what has not ended a second later.
+            kept.enter_context(args.stop.later())
+            status, energy = _measured(args, sensors, why, machine, launch, others=others, divert=divert)
+            args.ended = status
+        _put(file, energy, status)
+    if args.mpi and not launch.rank and status <= _BY_SIGNAL:
+        _report(args, _waited(args, file, launch))
+    return status
+
+
+def _put(file: NodeFile, energy: NodeEnergy, status: int) -> None:
     try:
         file.finish(energy, status)
     except SinkError as error:
@@ -100,9 +110,6 @@ def _run_on_node(args: argparse.Namespace) -> int:
         )
         msg = f"{error}; the energy of this node {used}"
         raise SinkError(msg) from error
-    if args.mpi and not launch.rank and status <= _BY_SIGNAL:
-        _report(args, _waited(args, file, launch))
-    return status
 
 
 def _settled(named: NodeFile, machine: Machine, launch: Launch, status: int) -> None:
@@ -143,7 +150,6 @@ def _measured(
     others: Others,
     divert: bool,
 ) -> tuple[int, NodeEnergy]:
-    others.come(args.stop.rest)
     if not sensors:
         begun_s = _unix_s()
         others.begin()
@@ -154,9 +160,8 @@ def _measured(
         others.begin()
         ended = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
         if not ended.status:  # a launcher that sees it fail may end the others
-            with contextlib.suppress(Stopped):
-                while others.run():
-                    args.stop.rest(_LOOK_S)
+            while others.run() and not args.stop.asked:
+                args.stop.rest(_LOOK_S)
     status = ended.status
     if not ended.ran:
         return status, unknown_node(machine, launch, f"{args.command[0]} could not be started", span_s=span_of(region))

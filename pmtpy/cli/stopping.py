@@ -42,7 +42,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._asked: int | None = None
-        self._due = False
+        self._due, self._later = False, False
         self._before: dict[int, Any] = {}
         self._alarm_before: Any = signal.SIG_DFL
 
@@ -62,6 +62,7 @@ class Stop:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self._asked is None or number == signal.SIGINT:
+            self._later = self._later and self._asked is None  # who asks again does not wait
             self._asked, self._due = number, True
             signal.setitimer(signal.ITIMER_REAL, _REMIND_AFTER_S, _REMIND_AFTER_S)
             self._raise(frame)
@@ -78,7 +79,7 @@ class Stop:
     def _raise(self, frame: FrameType | None) -> None:
         # Some of an import is called from C, and who enters is not inside yet: the alarm goes on behind them.
         where = frame.f_code.co_filename if frame is not None else ""
-        if self._asked is not None and not where.startswith((_IMPORTING, __file__)):
+        if self._asked is not None and not self._later and not where.startswith((_IMPORTING, __file__)):
             raise Stopped(self._asked)
 
     def _settle(self) -> None:
@@ -108,6 +109,20 @@ class Stop:
             yield
         except Stopped:
             self._settle()
+
+    @contextlib.contextmanager
+    def later(self) -> Iterator[None]:
+        """Let a request to end wait for the end of what is inside, which is short or looks at :attr:`asked`.
+
+        For what must not be lost once it is there. Another Ctrl-C does not wait.
+        """
+        self._later = True
+        try:
+            yield
+        finally:
+            self._later = False
+        if self._due:
+            self._raise(None)
 
     def rest(self, seconds: float, tell: Callable[[float], None] | None = None) -> None:
         """Wait; ``tell`` is called now and then with the seconds that have passed.

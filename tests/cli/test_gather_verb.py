@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import pkgutil
 import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +89,25 @@ def test_a_mistake_before_the_command_is_the_reason_that_is_told_and_hinders_no_
     assert "'nonsense'" in why
     assert pmtpy(*into, "-s", "rapl:virtual", "--", "sleep", "0.1").returncode == 0
     assert gathered(tmp_path / "out").complete
+
+
+@pytest.mark.parametrize("step", ["Region.__exit__", "node_energy", "NodeFile.finish"])
+def test_a_launcher_that_ends_a_job_behind_its_command_does_not_take_the_result(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, _, name = f"pmtpy.cli.run_node.{step}".rpartition(".")
+    real = pkgutil.resolve_name(owner.replace("run_node.", "run_node:")).__dict__[name]
+
+    def ended(*of: Any, **more: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(*of, **more)
+
+    monkeypatch.setattr(f"{owner}.{name}", ended)
+    into = str(tmp_path / "out")
+    status = main(["run", "--into", into, "-s", "rapl:virtual", "-o", "load=constant:60", "--", "sleep", "0.1"])
+    assert status == 128 + signal.SIGTERM
+    known = gathered(Path(into)).total
+    assert known.joules == pytest.approx(60.0 * known.seconds, abs=2.0 * known.uncertainty_joules)
 
 
 @pytest.mark.parametrize("own", [0, 3])

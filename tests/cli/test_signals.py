@@ -95,6 +95,28 @@ def test_a_request_that_something_swallowed_is_made_again_until_it_is_heard() ->
         assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_a_request_waits_for_the_end_of_what_must_not_be_lost_but_not_when_it_is_made_again() -> None:
+    done: list[str] = []
+
+    def asked(stop: Stop, *numbers: signal.Signals) -> None:
+        with stop.later():
+            for number in numbers:
+                os.kill(os.getpid(), number)
+                stop.rest(0.2)  # within which the alarm comes, too
+                assert stop.asked
+                done.append(number.name)
+
+    for numbers in ((signal.SIGTERM, signal.SIGHUP), (signal.SIGINT, signal.SIGINT)):
+        with Stop() as stop:
+            with pytest.raises(Stopped, match=numbers[0].name):
+                asked(stop, *numbers)
+            with stop.taken():
+                time.sleep(240.0)
+    with Stop() as stop:
+        asked(stop)
+    assert done == ["SIGTERM", "SIGHUP", "SIGINT"]
+
+
 def test_what_ends_on_the_way_out_is_not_disturbed_by_the_request_itself() -> None:
     reminded: list[int] = []
     stop = Stop()
