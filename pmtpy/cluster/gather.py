@@ -151,9 +151,11 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
         wrong.append(f"the nodes measured different things: {'; '.join(abouts[:3])}")
     ended = [f for f in found if f.energy is not None]
     energies, missing = _each_once(ended)
-    for f in found:
-        if f.energy is None and f.host not in {e.host for e in energies}:
-            missing[f.host] = f.why or _KILLED
+    told = {f.node for f in ended}
+    silent = {f.node: f for f in found if f.energy is None and f.node not in told}
+    names = [f.host for f in (*silent.values(), *ended)]  # two nodes may have one
+    for f in silent.values():
+        missing[f.host if names.count(f.host) == 1 else f"{f.host} ({f.node})"] = f.why or _KILLED
     energies = _of_one_time(energies, missing, wrong)
     energies = _of_its_nodes(found, energies, missing)
     _cover(found, energies, missing, wrong)

@@ -176,6 +176,16 @@ def test_nodes_that_told_nothing_are_named(tmp_path: Path) -> None:
     assert job.known.joules == 500.0
 
 
+def test_of_two_nodes_of_one_name_the_one_that_was_killed_is_not_passed_over(tmp_path: Path) -> None:
+    launch = dataclasses.replace(JOB, size=2, local_size=1, nodes=2, hosts="")
+    write(tmp_path, node(0, host="localhost"), launch)
+    NodeFile(tmp_path, Machine("localhost", "boot1", 8), launch, "./solve", 1000.0)
+    job = gather(tmp_path)
+    assert not job.complete
+    assert "did not end" in job.missing["localhost (boot1)"]
+    assert job.known.target == "1 of 2 nodes"
+
+
 def test_nodes_are_counted_where_their_names_are_not_said(tmp_path: Path) -> None:
     torch = Launch("torchrun", "", 0, 8, 0, 2, 4)
     for i in range(3):
