@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The status is 0 where the energy of every node is known, else 1.\n\n"
         "examples:\n"
         "  srun --ntasks-per-node=1 pmtpy run --into energy -- ./solve && pmtpy gather energy\n"
-        "  pmtpy gather energy --job 4711.0 --json"
+        "  pmtpy gather energy --job cluster.4711.0 --json"
     )
 
 

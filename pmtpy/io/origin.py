@@ -64,8 +64,11 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         return None
 
     slurm = environ.get("SLURM_JOB_ID", "")
+    # One that is put into the queue again keeps its number, and its steps count from zero again.
+    again = number("SLURM_RESTART_COUNT")
+    started_anew = f"{slurm}r{again}" if again else slurm
     step = environ.get("SLURM_STEP_ID", "")
-    batch = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), slurm))) if slurm else ""
+    batch = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), started_anew))) if slurm else ""
     job = ".".join(filter(None, (batch, step))) if slurm else ""
 
     def started(own: str) -> str:

@@ -459,6 +459,14 @@ def test_slurm_says_where_a_task_stands() -> None:
     assert this_machine(SLURM).host == "node03"
 
 
+def test_a_job_that_is_put_into_the_queue_again_is_another_each_time() -> None:
+    named = {**SLURM, "SLURM_CLUSTER_NAME": "big"}
+    ids = [launch_of({**named, "SLURM_RESTART_COUNT": n}).job for n in ("", "0", "1", "2")]
+    assert ids == ["big.77.2", "big.77.2", "big.77r1.2", "big.77r2.2"]
+    by_mpiexec = {"OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "7", "SLURM_RESTART_COUNT": "1"}
+    assert launch_of({**named, **by_mpiexec}).job == "big.77r1/7"
+
+
 def test_the_innermost_launcher_knows_the_rank_and_slurm_the_job() -> None:
     torch = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     found = launch_of({**SLURM, **torch, "SLURM_LOCALID": "0"})
