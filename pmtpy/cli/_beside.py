@@ -22,6 +22,7 @@ from pmtpy.io.origin import Launch, Machine
 _LOOK_S = 0.02
 _COME_S = 5.0  # within which processes come that a launcher starts together
 _READY_S = 60.0  # within which the one that measures has opened its sensors, or is not waited for any longer
+_LINE = 4096  # bytes at once
 _MAX_WAITING = 4096  # connections that wait to be accepted; Linux allows as many since 5.4, and 128 before
 
 Rest = Callable[[float], None]
@@ -31,6 +32,7 @@ class Others:
     """The processes of a job on this node but for the one that measures, as far as they are known."""
 
     def __init__(self, expected: int) -> None:
+        self.told: list[str] = []  # what each said when it came
         self._expected = expected
         self._lock = threading.Lock()
         self._here: list[socket.socket] = []  # its process has not ended
@@ -70,7 +72,9 @@ class Others:
         with contextlib.suppress(OSError):
             while True:
                 other, _ = listener.accept()
+                said = _said(other)
                 with self._lock:
+                    self.told.append(said)
                     self._here.append(other)
                     self._come += 1
                     if self._begun:
@@ -82,6 +86,16 @@ class Others:
             for other in self._here:
                 other.close()
             self._here = []
+
+
+def _said(other: socket.socket) -> str:
+    """Return the line that one says who has come; it was on its way before, unless that one is gone."""
+    other.settimeout(_COME_S)
+    line = b""
+    with contextlib.suppress(OSError):
+        while not line.endswith(b"\n") and (more := other.recv(_LINE)):
+            line += more
+    return line.decode(errors="replace").rstrip("\n")
 
 
 def _told(other: socket.socket) -> None:
@@ -114,10 +128,10 @@ def others_of(launch: Launch, machine: Machine, expected: int) -> Iterator[Other
 
 
 @contextlib.contextmanager
-def begun_with(launch: Launch, machine: Machine, rest: Rest) -> Iterator[bool]:
+def begun_with(launch: Launch, machine: Machine, rest: Rest, say: str = "") -> Iterator[bool]:
     """Wait until the node is measured, and let the process that measures know, while inside, that this one runs.
 
-    Yields whether there is one.
+    ``say`` is one line for it. Yields whether there is one.
     """
     name = _name(launch, machine)
     if not name:
@@ -125,7 +139,9 @@ def begun_with(launch: Launch, machine: Machine, rest: Rest) -> Iterator[bool]:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as here:
         here.setblocking(False)
-        yield _within(_COME_S, rest, lambda: _connected(here, name)) and _within(_READY_S, rest, lambda: _let(here))
+        yield _within(_COME_S, rest, lambda: _connected(here, name, say)) and _within(
+            _READY_S, rest, lambda: _let(here)
+        )
 
 
 def _within(seconds: float, rest: Rest, done: Callable[[], bool]) -> bool:
@@ -137,11 +153,13 @@ def _within(seconds: float, rest: Rest, done: Callable[[], bool]) -> bool:
     return True
 
 
-def _connected(here: socket.socket, name: str) -> bool:
+def _connected(here: socket.socket, name: str, say: str) -> bool:
     try:
         here.connect(name)
     except OSError:  # nobody listens yet, or more come than wait to be accepted
         return False
+    with contextlib.suppress(OSError):  # it is gone
+        here.send(say.encode(errors="replace") + b"\n")
     return True
 
 

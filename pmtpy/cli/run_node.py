@@ -25,6 +25,7 @@ from pmtpy.cli.progress import Progress
 from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
+from pmtpy.cluster.visible import differ, limits, numbered
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.io.origin import NODE, Launch, Machine, launch_of, this_machine
@@ -71,7 +72,8 @@ def _run_on_node(args: argparse.Namespace) -> int:
     if not launch.reads:
         # A name that is given in the environment need not be what the launcher takes for a node.
         named = NodeFile(folder, machine, launch, about, _unix_s()) if NODE in os.environ else None
-        with begun_with(launch, machine, args.stop.rest) as measured:
+        sees = json.dumps([launch.rank, limits(os.environ)])
+        with begun_with(launch, machine, args.stop.rest, sees) as measured:
             if not measured and named is None:
                 say(f"pmtpy run: warning: {machine.host}: {_NOBODY}")
             status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
@@ -169,8 +171,18 @@ def _measured(
         energy = node_energy(region, machine, launch)
     except PmtError as error:
         return status, unknown_node(machine, launch, str(error))
-    lacking = _LACKING.format(others.lacking, launch.local_size)
-    return status, replace(energy, warnings=(*energy.warnings, lacking)) if others.lacking else energy
+    if others.lacking:
+        energy = replace(energy, warnings=(*energy.warnings, _LACKING.format(others.lacking, launch.local_size)))
+    apart = _apart(sensors, launch, others.told)
+    return status, replace(energy, joules=None, why=apart) if apart else energy
+
+
+def _apart(sensors: Sequence[Sensor], launch: Launch, told: Sequence[str]) -> str:
+    """Say why what this process sees is not all that the processes of the node use; empty: it is."""
+    if not numbered([s.target for s in sensors]):
+        return ""
+    others = [(rank, tuple(limit)) for rank, limit in (json.loads(line) for line in told if line)]
+    return differ([(launch.rank, limits(os.environ)), *others])
 
 
 def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEnergy:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pmtpy.cluster.clocks import Clocks, NodeClock, Offset, best_of
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import NodeEnergy, node_energy, unknown_node
+from pmtpy.cluster.visible import differ, limits, numbered
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import BackendUnavailableError, CoverageError, PmtError, SinkError, TargetError, WorkFailedError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _ALIKE_TIMES = 0.02  # of the time of the rank that reads: ranks that are inside for so much longer pass for as long
 
 
@@ -199,7 +198,7 @@ class MpiRegion(Mapping[str, NodeEnergy]):
         """Tell all ranks what all nodes used, and which ranks failed: everybody takes part, whatever happened to it."""
         place = self._place
         failure = None if error is None else f"rank {place.comm.rank} raised {error!r}"
-        visible = _visible(self._targets, os.environ)
+        visible = limits(os.environ) if numbered(self._targets) else ()
         own = _Told(place.comm.rank, failure, self._targets, visible, self._begin_ns, self._end_ns)
         ranks: Sequence[_Told] = place.node.gather(own) or ()
         failures: Sequence[str] = [t.failure for t in ranks if t.failure]
@@ -228,26 +227,14 @@ class MpiRegion(Mapping[str, NodeEnergy]):
         return unknown_node(place.machine, place.launch, why, place.ranks)
 
 
-def _visible(targets: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which GPUs a rank may see, where it names one by a number, or by none."""
-    numbered = any(re.fullmatch(r"(nvml|amdsmi)(:\d+)?", target) for target in targets)
-    return tuple(f"{name}={environment[name]}" for name in _VISIBLE if numbered and name in environment)
-
-
 def _apart(ranks: Sequence[_Told]) -> str:
     """Say in what the ranks of a node differ although one of them reads for all; empty: in nothing."""
     first = ranks[0]
     for other in ranks[1:]:
         if other.targets != first.targets:
-            differ = " and ".join(f"rank {r.rank} names {', '.join(r.targets)}" for r in (first, other))
-            return f"one rank of a node reads for all, but {differ}: name on each all sensors of the node"
-        if other.visible != first.visible:
-            differ = " and ".join(f"rank {r.rank} has {' '.join(r.visible) or 'no such limit'}" for r in (first, other))
-            return (
-                f"one rank of a node reads for all, but the number of a GPU means another one to each ({differ}): name"
-                " on each all GPUs of the node, by UUID or PCI address"
-            )
-    return ""
+            named = " and ".join(f"rank {r.rank} names {', '.join(r.targets)}" for r in (first, other))
+            return f"one rank of a node reads for all, but {named}: name on each all sensors of the node"
+    return differ([(r.rank, r.visible) for r in ranks])
 
 
 def _beyond(ranks: Sequence[_Told]) -> list[str]:

@@ -71,6 +71,17 @@ def test_one_that_comes_when_the_others_have_begun_begins_at_once_and_is_known(j
         process.end()
 
 
+def test_what_one_says_when_it_comes_is_heard_whole(job: Launch) -> None:
+    with others_of(job, HERE, 2) as others:
+        others.begin()
+        for said in ("", "GPU " * 5000):
+            with begun_with(job, HERE, time.sleep, said) as measured:
+                assert measured
+        assert others.told == ["", "GPU " * 5000]
+        while others.run():
+            time.sleep(0.01)
+
+
 def test_many_are_accepted_while_nobody_looks(job: Launch) -> None:
     with others_of(job, HERE, 150) as others:
         processes = [Process(job) for _ in range(150)]

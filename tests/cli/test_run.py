@@ -333,6 +333,39 @@ def test_a_node_is_measured_until_the_last_command_of_its_job_has_ended(rank: Ra
     assert of_node(tmp_path)["seconds"] >= 0.3
 
 
+GPUS = """
+import sys
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
+from pmtpy.emulators.world import make_world
+driver = VirtualDriver(make_world("constant:100", clock=HOST_CLOCK), [make_gpu("h100", i) for i in range(2)])
+sys.modules["pynvml"] = private_pynvml(driver)
+from pmtpy.__main__ import main
+sys.exit(main())
+"""
+
+
+@linux
+@pytest.mark.parametrize("seen", ["0", "1"])
+def test_a_number_that_means_another_gpu_to_each_process_of_a_node_makes_no_energy(seen: str, tmp_path: Path) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (extra nvml)")
+    words = [sys.executable, "-c", GPUS, "run", "--into", "out", "-s", "nvml:0", "--", "sleep", "0.3"]
+    ranks = []
+    for i, visible in enumerate(("0", seen)):
+        ompi = {"RANK": i, "SIZE": 2, "LOCAL_RANK": i, "LOCAL_SIZE": 2}
+        env = {"PMIX_NAMESPACE": str(tmp_path), **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PMT_", "SLURM_"))}
+        env |= {**clean, "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": str(ROOT)}
+        ranks.append(subprocess.Popen(words, cwd=tmp_path, env=env))
+    assert [one.wait(240) for one in ranks] == [0, 0]
+    energy = of_node(tmp_path)
+    if seen == "0":
+        assert energy["joules"] == pytest.approx(100.0 * energy["seconds"], abs=2.0 * energy["uncertainty_joules"])
+    else:
+        assert energy["joules"] is None
+        assert "rank 0 has CUDA_VISIBLE_DEVICES=0 and rank 1 has CUDA_VISIBLE_DEVICES=1" in energy["why"]
+
+
 @linux
 def test_no_command_of_a_node_begins_before_it_is_measured(rank: Rank, tmp_path: Path) -> None:
     # Each says when it ran, in Unix seconds; that of the one that measures is over at once.

@@ -16,7 +16,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.cluster.gather import gather
-from pmtpy.cluster.mpi import _apart, _Told, _visible
+from pmtpy.cluster.visible import differ, limits, numbered
 from pmtpy.errors import BackendUnavailableError, TargetError
 
 ROOT = Path(__file__).parents[2]
@@ -97,11 +97,13 @@ def test_a_rank_that_names_other_sensors_than_the_one_that_reads_is_not_passed_o
 
 
 def test_ranks_that_may_see_one_gpu_each_do_not_pass_for_all_of_them() -> None:
-    numbered, by_address = ("nvml:0",), ("nvml:0000:3b:00.0", "rapl")
-    environments = [{"CUDA_VISIBLE_DEVICES": str(number)} for number in range(2)]
-    for targets, told in ((numbered, "another one to each (rank 0 has CUDA_VISIBLE_DEVICES=0"), (by_address, "")):
-        ranks = [_Told(i, None, targets, _visible(targets, env), 0, 1) for i, env in enumerate(environments)]
-        assert (told in _apart(ranks)) if told else not _apart(ranks)
+    each = [(i, limits({"CUDA_VISIBLE_DEVICES": str(i)})) for i in range(2)]
+    assert "another one to each (rank 0 has CUDA_VISIBLE_DEVICES=0 and rank 1 has" in differ(each)
+    assert not differ([each[0], each[0]])
+    assert "and rank 1 has no such limit" in differ([each[0], (1, limits({}))])
+    assert numbered(("rapl", "nvml:0"))
+    assert numbered(("amdsmi",))
+    assert not numbered(("nvml:0000:3b:00.0", "nvml:GPU-1f2e", "nvml:virtual", "rapl"))
 
 
 @pytest.mark.parametrize(("how", "why"), [("without", "no counters on this node"), ("loses", "pulled out")])
