@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-_LIMITS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+# Where Slurm closes the other GPUs to a task (ConstrainDevices), CUDA's number is 0 in each; Slurm's is the node's.
+_LIMITS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SLURM_STEP_GPUS")
 
 
 def limits(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -26,6 +27,7 @@ def differ(of_ranks: Sequence[tuple[int | None, tuple[str, ...]]]) -> str:
             what = " and ".join(f"rank {rank} has {' '.join(said) or 'no such limit'}" for rank, said in (first, other))
             return (
                 f"one rank of a node reads for all, but the number of a GPU means another one to each ({what}): name"
-                " on each all GPUs of the node, by UUID or PCI address"
+                " on each all GPUs of the node, by UUID or PCI address, and let the one that reads open them (Slurm:"
+                " --gpus-per-node, not --gpus-per-task)"
             )
     return ""

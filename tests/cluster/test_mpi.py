@@ -101,6 +101,8 @@ def test_ranks_that_may_see_one_gpu_each_do_not_pass_for_all_of_them() -> None:
     assert "another one to each (rank 0 has CUDA_VISIBLE_DEVICES=0 and rank 1 has" in differ(each)
     assert not differ([each[0], each[0]])
     assert "and rank 1 has no such limit" in differ([each[0], (1, limits({}))])
+    alike = [(i, limits({"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": str(i)})) for i in range(2)]
+    assert "--gpus-per-node" in differ(alike)
     assert numbered(("rapl", "nvml:0"))
     assert numbered(("amdsmi",))
     assert not numbered(("nvml:0000:3b:00.0", "nvml:GPU-1f2e", "nvml:virtual", "rapl"))
