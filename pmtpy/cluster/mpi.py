@@ -118,6 +118,7 @@ class MpiRegion(Mapping[str, NodeEnergy]):
         self._waiting = Region(label, sensors, without_lost=True) if sensors and barrier else None
         self._result: JobEnergy | None = None
         self._left = False
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         if self._barrier:
@@ -130,6 +131,8 @@ class MpiRegion(Mapping[str, NodeEnergy]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._process:  # a fork of the rank, which MPI knows nothing of: what it sends breaks the job
+            return
         if self._barrier:
             self._place.node.Barrier()
             if self._waiting is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,8 +17,10 @@ import pytest
 import pmtpy as pmt
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.cluster.gather import gather
+from pmtpy.cluster.mpi import MpiRegion, _Place
 from pmtpy.cluster.visible import differ, limits, numbered
 from pmtpy.errors import BackendUnavailableError, TargetError
+from pmtpy.io.origin import Launch, Machine
 
 ROOT = Path(__file__).parents[2]
 MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
@@ -165,6 +168,37 @@ def test_a_node_whose_command_is_killed_is_told_of_by_gather(tmp_path: Path) -> 
     job = gather(out)
     assert not job.complete
     assert any("nodeb" in text for text in (*job.problems, *job.missing))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_fork_that_leaves_the_region_says_nothing_to_the_other_ranks() -> None:
+    asked: list[str] = []
+
+    class Communicator:
+        rank = 0
+
+        def Barrier(self) -> None:  # noqa: N802  (as mpi4py calls it)
+            asked.append("barrier")
+
+        def gather(self, own: object) -> list[object]:
+            asked.append("gather")
+            return [own]
+
+        def bcast(self, told: object) -> object:
+            asked.append("bcast")
+            return told
+
+    world = Communicator()
+    place = _Place(world, world, world, Machine("here", "here", 1), Launch(), (0,))
+    with MpiRegion("solve", place, (), {}, "no sensor", barrier=True) as region:
+        before = len(asked)
+        child = os.fork()
+        if not child:
+            with contextlib.suppress(BaseException):
+                region.__exit__(KeyError, KeyError("child"), None)
+            os._exit(len(asked) - before)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert asked[before:] == ["barrier", "barrier", "gather", "gather", "bcast"]
 
 
 def test_what_is_no_communicator_is_refused_and_nothing_is_imported_for_it() -> None:
