@@ -131,14 +131,14 @@ def _in_step(problem: Problem, best: Fit, aside_s: Floats) -> bool:
 
     shown = np.sort(problem.filtered(best.point, best.family))
     moved = best.point + aside_s[:, None] * np.eye(len(PARAMETERS))[0]
-    others = (np.sort(problem.filtered(at, best.family)) for at in moved)
-    apart = max(float(np.max(np.abs(_below(shown, np.append(shown, x)) - _below(x, np.append(shown, x))))) for x in others)
+    apart = max(_apart(shown, np.sort(problem.filtered(at, best.family))) for at in moved)
     return bool(kolmogorov(apart * math.sqrt(len(shown) / 2.0)) < _BY_CHANCE)
 
 
-def _below(x: Floats, at: Floats) -> Floats:
-    """Return the share of values in order that are not above others."""
-    return np.searchsorted(x, at, side="right") / len(x)
+def _apart(x: Floats, y: Floats) -> float:
+    """Return the most by which the distributions of two samples, both in order and of one size, differ."""
+    both = np.append(x, y)
+    return float(np.max(np.abs(np.searchsorted(x, both, "right") - np.searchsorted(y, both, "right")))) / len(x)
 
 
 def _boxcars(problem: Problem, best: Fit, others: Sequence[Fit], aside_s: Floats) -> Floats:
