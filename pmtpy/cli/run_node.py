@@ -22,6 +22,7 @@ from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
+from pmtpy.cli.settings import load_settings
 from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
@@ -30,6 +31,7 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.io.origin import NODE, Launch, Machine, launch_of, this_machine
 from pmtpy.regions.region import Region
+from pmtpy.sensor.registry import canonical
 from pmtpy.sensor.sensor import Sensor
 
 FOLDER = "pmtpy-nodes"
@@ -179,7 +181,9 @@ def _measured(
 
 def _apart(sensors: Sequence[Sensor], launch: Launch, told: Sequence[str]) -> str:
     """Say why what this process sees is not all that the processes of the node use; empty: it is."""
-    if not numbered([s.target for s in sensors]):
+    combinations = load_settings().combine
+    rails = [rail for s in sensors for rail in combinations.get(s.target, (s.target,))]
+    if not numbered([canonical(rail) for rail in rails]):
         return ""
     others = [(rank, tuple(limit)) for rank, limit in (json.loads(line) for line in told if line)]
     return differ([(launch.rank, limits(os.environ)), *others])

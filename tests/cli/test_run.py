@@ -346,10 +346,13 @@ sys.exit(main())
 
 
 @linux
-@pytest.mark.parametrize("seen", ["0", "1"])
-def test_a_number_that_means_another_gpu_to_each_process_of_a_node_makes_no_energy(seen: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seen", "target"), [("0", "nvml:0"), ("1", "nvml:0"), ("1", "accelerator")])
+def test_a_number_that_means_another_gpu_to_each_process_of_a_node_makes_no_energy(
+    seen: str, target: str, tmp_path: Path
+) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (extra nvml)")
-    words = [sys.executable, "-c", GPUS, "run", "--into", "out", "-s", "nvml:0", "--", "sleep", "0.3"]
+    (tmp_path / "pmtpy.toml").write_text('[combine.accelerator]\nrails = ["nvml:0", "rapl:virtual"]\n')
+    words = [sys.executable, "-c", GPUS, "run", "--into", "out", "-s", target, "--", "sleep", "0.3"]
     ranks = []
     for i, visible in enumerate(("0", seen)):
         ompi = {"RANK": i, "SIZE": 2, "LOCAL_RANK": i, "LOCAL_SIZE": 2}
