@@ -85,19 +85,19 @@ def _run_on_node(args: argparse.Namespace) -> int:
     file = NodeFile(folder, machine, launch, about, _unix_s())
     # A name that is given is not the launcher's, which then does not know how many there are.
     expected = (launch.local_size or 1) - 1 if NODE not in os.environ else 0
-    with contextlib.ExitStack() as kept:
-        with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
-            try:
-                sensors, why = _opened(args, stack)
-            except PmtError as error:
-                file.not_begun(str(error))
-                raise
-            others.come(args.stop.rest)
-            # A launcher that ends a job does so in whatever instant, and kills what has not ended a second later.
-            kept.enter_context(args.stop.later())
+    with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
+        try:
+            sensors, why = _opened(args, stack)
+        except PmtError as error:
+            file.not_begun(str(error))
+            raise
+        others.come(args.stop.rest)
+        # A launcher ends a job in whatever instant. Open MPI 4.1 kills what is left within a second, and at once when
+        # another process ends meanwhile: so the result is put there before the sensors are closed.
+        with args.stop.later():
             status, energy = _measured(args, sensors, why, machine, launch, others=others, divert=divert)
             args.ended = status
-        _put(file, energy, status)
+            _put(file, energy, status)
     if args.mpi and not launch.rank and status <= _BY_SIGNAL:
         _report(args, _waited(args, file, launch))
     return status
