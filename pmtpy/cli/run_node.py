@@ -22,7 +22,6 @@ from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cli.settings import load_settings
 from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
@@ -31,8 +30,7 @@ from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
 from pmtpy.io.origin import NODE, Launch, Machine, launch_of, this_machine
 from pmtpy.regions.region import Region
-from pmtpy.sensor.registry import canonical
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, rails_of
 
 FOLDER = "pmtpy-nodes"
 _LOOK_S = 0.1
@@ -181,9 +179,7 @@ def _measured(
 
 def _apart(sensors: Sequence[Sensor], launch: Launch, told: Sequence[str]) -> str:
     """Say why what this process sees is not all that the processes of the node use; empty: it is."""
-    combinations = load_settings().combine
-    rails = [rail for s in sensors for rail in combinations.get(s.target, (s.target,))]
-    if not numbered([canonical(rail) for rail in rails]):
+    if not numbered([rail for s in sensors for rail in rails_of(s)]):
         return ""
     others = [(rank, tuple(limit)) for rank, limit in (json.loads(line) for line in told if line)]
     return differ([(launch.rank, limits(os.environ)), *others])

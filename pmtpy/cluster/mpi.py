@@ -29,7 +29,7 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.pool import check_targets, watching
 from pmtpy.regions.region import Region
 from pmtpy.sensor.registry import canonical
-from pmtpy.sensor.sensor import Sensor
+from pmtpy.sensor.sensor import Sensor, rails_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -76,7 +76,7 @@ class _Told:
     failure : str or None
         How its work failed.
     targets : tuple of str
-        Which sensors it names.
+        Which sensors it names; of a combination, its rails.
     visible : tuple of str
         Which GPUs it may see, where it names them by numbers that depend on that.
     begin_ns, end_ns : int
@@ -305,8 +305,8 @@ def region(label: str, comm: Any, *targets: str | Sensor, barrier: bool = True) 
             sensors = watching(targets)
         except (PmtError, OSError) as error:
             why = str(error)
-    named = tuple(sorted({t.target if isinstance(t, Sensor) else canonical(t) for t in targets}))
-    return MpiRegion(label, place, named, sensors, why, barrier=barrier)
+    named = {rail for t in targets for rail in (rails_of(t) if isinstance(t, Sensor) else (canonical(t),))}
+    return MpiRegion(label, place, tuple(sorted(named)), sensors, why, barrier=barrier)
 
 
 def _place_of(comm: Any) -> _Place:

@@ -76,7 +76,7 @@ def combine(
             backend, device = split_target(rail)
             sources.append(opener(backend, device)(device, clock=clock, **{**options, **(each or {}).get(rail, {})}))
         whole = _whole(name, rails, sources, clock)
-        return Sensor(whole, name, clock, history_s=history_s, interval_s=interval_s)
+        return Sensor(whole, name, clock, history_s=history_s, interval_s=interval_s, rails=rails)
     except BaseException:
         for source in sources:
             source.close()

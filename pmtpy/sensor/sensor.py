@@ -62,6 +62,8 @@ class Sensor:
         How often the poller reads; None: as the source asks.
     open_again : callable, optional
         Opens the same device anew, for :meth:`reopen`.
+    rails : sequence of str
+        The targets of which it is a combination; none: it is of its own alone.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class Sensor:
         history_s: float = _HISTORY_S,
         interval_s: float | None = None,
         open_again: Callable[[], Source] | None = None,
+        rails: Sequence[str] = (),
     ) -> None:
         self.target = target
+        self._rails = tuple(rails) or (target,)
         self._acquisition = Acquisition(
             source, target, clock, calibration=calibration, history_s=history_s, interval_s=interval_s
         )
@@ -450,6 +454,11 @@ def _problem_of(ending: Ending, writer: Writer, target: str) -> SinkError | None
 def acquisition_of(sensor: Sensor) -> Acquisition:
     """Return what a sensor has acquired, for regions and the toolkit's own tools; users have no need of it."""
     return sensor._acquisition  # noqa: SLF001  (the one way in)
+
+
+def rails_of(sensor: Sensor) -> tuple[str, ...]:
+    """Return the targets that were opened for a sensor: the rails of a combination, else its own."""
+    return sensor._rails  # noqa: SLF001  (as above)
 
 
 def note_region(sensor: Sensor, label: str, start_ns: int, end_ns: int) -> None:

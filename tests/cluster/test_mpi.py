@@ -9,7 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +20,12 @@ import pytest
 import pmtpy as pmt
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.cluster.gather import gather
-from pmtpy.cluster.mpi import MpiRegion, _Place
+from pmtpy.cluster.mpi import MpiRegion, _Place, _Told
+from pmtpy.cluster.node import NodeEnergy
 from pmtpy.cluster.visible import differ, limits, numbered
+from pmtpy.core.clock import HOST_CLOCK
+from pmtpy.emulators.nvml import VirtualDriver, make_gpu, private_pynvml
+from pmtpy.emulators.world import make_world
 from pmtpy.errors import BackendUnavailableError, TargetError
 from pmtpy.io.origin import Launch, Machine
 
@@ -168,6 +175,51 @@ def test_a_node_whose_command_is_killed_is_told_of_by_gather(tmp_path: Path) -> 
     job = gather(out)
     assert not job.complete
     assert any("nodeb" in text for text in (*job.problems, *job.missing))
+
+
+class TwoRanks:
+    """What the first of two ranks of one node has for a communicator; the other has told ``other``."""
+
+    rank = 0
+
+    def __init__(self, other: _Told) -> None:
+        self._other = other
+
+    def Get_attr(self, _key: object) -> _Place:  # noqa: N802  (as mpi4py calls it)
+        alone = SimpleNamespace(gather=lambda own: [own])
+        return _Place(self, self, alone, Machine("here", "here", 1), Launch(), (0, 1))
+
+    def Barrier(self) -> None:  # noqa: N802  (as above)
+        """Wait for nobody."""
+
+    def gather(self, own: _Told) -> list[_Told]:
+        return [own, replace(self._other, begin_ns=own.begin_ns, end_ns=own.end_ns)]
+
+    def bcast(self, told: object) -> object:
+        return told
+
+
+def test_a_gpu_by_number_is_found_among_the_rails_of_a_combination(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (extra nvml)")
+    driver = VirtualDriver(make_world("constant:100", clock=HOST_CLOCK), [make_gpu("h100", 0)])
+    monkeypatch.setitem(sys.modules, "pynvml", private_pynvml(driver))
+    ready = {"Intracomm": TwoRanks, "COMM_NULL": None, "Is_initialized": lambda: True, "Is_finalized": lambda: False}
+    monkeypatch.setattr("pmtpy.cluster.mpi._key", lambda _library: 0)
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace(**ready))
+    for name in limits(os.environ):
+        monkeypatch.delenv(name.partition("=")[0])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+    def measured(visible: str, *rails: str) -> NodeEnergy:
+        with pmt.combine("accelerator", ["nvml:0", "rapl:virtual"]) as sensor:
+            other = _Told(1, None, tuple(sorted(rails)), (f"CUDA_VISIBLE_DEVICES={visible}",), 0, 0)
+            with pmt.mpi.region("solve", TwoRanks(other), sensor) as region:
+                time.sleep(0.05)
+            return region.result["here"]
+
+    assert not measured("0", "nvml:0", "rapl:virtual").why
+    assert "rank 0 has CUDA_VISIBLE_DEVICES=0 and rank 1 has" in measured("1", "nvml:0", "rapl:virtual").why
+    assert "and rank 1 names nvml:1, rapl:virtual: name on each all" in measured("0", "nvml:1", "rapl:virtual").why
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
