@@ -333,6 +333,32 @@ def test_a_node_is_measured_until_the_last_command_of_its_job_has_ended(rank: Ra
     assert of_node(tmp_path)["seconds"] >= 0.3
 
 
+OPEN_MPI = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK={} OMPI_COMM_WORLD_LOCAL_SIZE={}"
+
+
+@pytest.mark.parametrize(
+    ("into", "told", "lines"),
+    [
+        ("", OPEN_MPI.format(0, 4), 1),
+        ("", OPEN_MPI.format(3, 4), 0),  # once is enough
+        ("", OPEN_MPI.format(0, 1), 0),
+        ("", "SLURM_JOB_ID=7 SLURM_STEP_TASKS_PER_NODE=1,2 SLURM_NODEID=1 SLURM_LOCALID=0", 1),
+        ("", "SLURM_JOB_ID=7 SLURM_TASKS_PER_NODE=2 SLURM_NODEID=0 SLURM_LOCALID=0", 0),  # a batch script is one
+        ("--into=out", OPEN_MPI.format(0, 4), 0),
+    ],
+)
+def test_where_a_launcher_started_several_processes_on_a_node_it_is_said_that_a_sensor_sees_all_of_them(
+    into: str, told: str, lines: int, pmtpy: Pmtpy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in os.environ:
+        if name.startswith(("SLURM_", "OMPI_", "PMI", "LOCAL_RANK")):
+            monkeypatch.delenv(name)
+    env = dict(each.split("=") for each in told.split())
+    done = pmtpy("run", *filter(None, [into]), "-s", "rapl:virtual", "--", "true", env=env)
+    assert done.returncode == 0
+    assert sum("--mpi (or --into DIR)" in line for line in done.stderr.splitlines()) == lines
+
+
 GPUS = """
 import sys
 from pmtpy.core.clock import HOST_CLOCK
