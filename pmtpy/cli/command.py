@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _NAMED = 5  # processes that a message names; more are counted
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_PASSED_ON = (*_TO_END, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ def run_command(
     divert_stdout: bool = False,
     started: Callable[[int], None] | None = None,
     in_our_group: bool = False,
+    asked: Callable[[], None] | None = None,
 ) -> Ended:
     """Run a command to its end.
 
@@ -80,12 +82,15 @@ def run_command(
         Called with the process id once the command runs.
     in_our_group : bool
         Leave it in our process group: whoever started us ends the whole group, even if we are killed.
+    asked : callable, optional
+        Called when it is first asked to end by a signal, which it may have heard by then, or not follow.
     """
     stdout = sys.stderr if divert_stdout else None
     apart = not in_our_group and (not _isatty(sys.stdin) or _isatty(sys.stdout))
     # What we were given is the command's: a launcher of MPI, or make, speaks to it through a descriptor of its own.
     # What we opened ourselves it does not inherit (PEP 446).
-    with _PassedOn(to_group=apart) as passed_on:  # before the command exists, or a signal then would end us alone
+    # Before the command exists, or a signal then would end us alone.
+    with _PassedOn(asked, to_group=apart) as passed_on:
         try:
             if not apart:
                 child = subprocess.Popen(words, stdout=stdout, close_fds=False)
@@ -159,24 +164,27 @@ def _running(group: int) -> list[str]:
 class _PassedOn:
     """Passes signals that reach us on to the command's process group; those that come too early wait for it."""
 
-    def __init__(self, *, to_group: bool) -> None:
+    def __init__(self, asked: Callable[[], None] | None, *, to_group: bool) -> None:
         # In our own group the terminal's signals reach the command by themselves; twice would be once too often.
         self._kill = os.killpg if to_group else os.kill
         self._ignored = () if to_group else (signal.SIGINT, signal.SIGQUIT)
+        self._asked = asked  # called once, by the first that asks to end
         self.any = False  # whether there was one that the command did not get by itself
         self._group: int | None = None
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        if number in self._ignored:
-            return
-        self.any = True
+        self.any = self.any or number not in self._ignored
         if self._group is None:
             self._early.append(number)
             return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            self._kill(self._group, number)
+        if number not in self._ignored:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                self._kill(self._group, number)
+        if number in _TO_END and self._asked is not None:
+            asked, self._asked = self._asked, None
+            asked()
 
     def to(self, group: int) -> None:
         """Name the group; it gets what came before."""

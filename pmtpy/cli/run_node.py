@@ -41,6 +41,10 @@ _LACKING = (
     "{} of {} processes that the launcher started on this node began no command under pmtpy run while it was measured; "
     "what they used is in its energy for that time alone"
 )
+_CUT = "it was asked to end while other processes of the node ran: what was used from then on is not in its energy"
+_ASKED = (
+    "it was asked to end by a signal, and was killed, or still runs: what was used from then on is not in its energy"
+)
 _BY_SIGNAL = 128  # and above: the status of a command that a signal ended
 
 
@@ -93,17 +97,24 @@ def _run_on_node(args: argparse.Namespace) -> int:
         # A launcher ends a job in whatever instant. Open MPI 4.1 kills what is left within a second, and at once when
         # another process ends meanwhile: so the result is put there before the sensors are closed.
         with args.stop.later():
-            status, energy = _measured(args, sensors, why, machine, launch, others=others, divert=divert)
+            if sensors:
+                node = _Measured(args, file, sensors, others, (machine, launch))
+                status, energy, not_whole = node.run(divert=divert)
+            else:
+                begun_s = _unix_s()
+                others.begin()
+                status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
+                energy, not_whole = unknown_node(machine, launch, why, span_s=(begun_s, _unix_s())), ""
             args.ended = status
-            _put(file, energy, status)
+            _put(file, energy, status, not_whole)
     if args.mpi and not launch.rank and status <= _BY_SIGNAL:
         _report(args, _waited(args, file, launch))
     return status
 
 
-def _put(file: NodeFile, energy: NodeEnergy, status: int) -> None:
+def _put(file: NodeFile, energy: NodeEnergy, status: int, why: str = "") -> None:
     try:
-        file.finish(energy, status)
+        file.finish(energy, status, why)
     except SinkError as error:
         used = (
             "is not known"
@@ -142,39 +153,64 @@ def _opened(args: argparse.Namespace, stack: contextlib.ExitStack) -> tuple[Sequ
         return (), str(error)
 
 
-def _measured(
-    args: argparse.Namespace,
-    sensors: Sequence[Sensor],
-    why: str,
-    machine: Machine,
-    launch: Launch,
-    *,
-    others: Others,
-    divert: bool,
-) -> tuple[int, NodeEnergy]:
-    if not sensors:
-        begun_s = _unix_s()
-        others.begin()
-        status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
-        return status, unknown_node(machine, launch, why, span_s=(begun_s, _unix_s()))
-    region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
-    with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
-        others.begin()
-        ended = run_command(args.command, divert_stdout=divert, started=progress.watch, in_our_group=True)
-        if not ended.status:  # a launcher that sees it fail may end the others
-            while others.run() and not args.stop.asked:
-                args.stop.rest(_LOOK_S)
-    status = ended.status
-    if not ended.ran:
-        return status, unknown_node(machine, launch, f"{args.command[0]} could not be started", span_s=span_of(region))
-    try:
-        energy = node_energy(region, machine, launch)
-    except PmtError as error:
-        return status, unknown_node(machine, launch, str(error))
-    if others.lacking:
-        energy = replace(energy, warnings=(*energy.warnings, _LACKING.format(others.lacking, launch.local_size)))
-    apart = _apart(sensors, launch, others.told)
-    return status, replace(energy, joules=None, why=apart) if apart else energy
+class _Measured:
+    """The command on a node that has sensors, and what it used in the node's file."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        file: NodeFile,
+        sensors: Sequence[Sensor],
+        others: Others,
+        where: tuple[Machine, Launch],
+    ) -> None:
+        self._args, self._file, self._others = args, file, others
+        self._sensors, self._where = sensors, where
+        self._whole, self._until = (
+            Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True) for _ in range(2)
+        )
+
+    def run(self, *, divert: bool) -> tuple[int, NodeEnergy, str]:
+        """Run the command, measure the node until the last process of the job on it has ended.
+
+        Return the command's status, the energy, and why that is not all; empty: it is.
+        """
+        args, region, cut = self._args, self._whole, ""
+        with region, Progress(region, enabled=not args.quiet and not args.mpi) as progress:
+            self._until.__enter__()
+            self._others.begin()
+            ended = run_command(
+                args.command, divert_stdout=divert, started=progress.watch, in_our_group=True, asked=self._asked
+            )
+            self._until.abandon()
+            if not ended.status:  # a launcher that sees it fail may end the others
+                while self._others.run():
+                    if args.stop.asked:
+                        cut = _CUT
+                        break
+                    args.stop.rest(_LOOK_S)
+        if ended.ran:
+            return ended.status, self._energy(region), cut
+        why = f"{args.command[0]} could not be started"
+        return ended.status, unknown_node(*self._where, why, span_s=span_of(region)), ""
+
+    def _asked(self) -> None:
+        """Put there what was used until now: who asks to end may kill all before there is more."""
+        with contextlib.suppress(Exception):  # in the middle of waiting for the command, whose end says what is wrong
+            self._until.__exit__(None, None, None)
+            self._file.finish(self._energy(self._until), None, _ASKED)
+
+    def _energy(self, region: Region) -> NodeEnergy:
+        machine, launch = self._where
+        try:
+            energy = node_energy(region, machine, launch)
+        except PmtError as error:
+            return unknown_node(machine, launch, str(error))
+        if self._others.lacking:
+            lacking = _LACKING.format(self._others.lacking, launch.local_size)
+            energy = replace(energy, warnings=(*energy.warnings, lacking))
+        apart = _apart(self._sensors, launch, self._others.told)
+        return replace(energy, joules=None, why=apart) if apart else energy
 
 
 def _apart(sensors: Sequence[Sensor], launch: Launch, told: Sequence[str]) -> str:
@@ -202,7 +238,7 @@ def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEner
 
 
 def _all_there(found: Sequence[Found], launch: Launch) -> bool:
-    ended = [f for f in found if f.energy is not None]
+    ended = [f for f in found if f.ended]
     if {f.node for f in found} - {f.node for f in ended}:
         return False
     if all_ranks_told(ended):

@@ -73,7 +73,7 @@ class ResultFolder:
                     problems.append(str(error))
                     continue
                 found.append(one)
-                if one.energy is not None:  # it was put there in one step, and stays
+                if one.ended:  # it was put there in one step, and stays
                     self._ended[name] = one
         return found, problems
 
@@ -159,6 +159,7 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
     energies = _of_one_time(energies, missing, wrong)
     energies = _of_its_nodes(found, energies, missing)
     _cover(found, energies, missing, wrong)
+    wrong += [f"{f.host}: {f.why}" for f in ended if f.why]
     wrong += [f"{f.host}: the command ended with status {f.exit_status}" for f in ended if f.exit_status]
     return JobEnergy(abouts[0], energies, missing, wrong)
 

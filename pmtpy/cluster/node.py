@@ -222,9 +222,10 @@ class NodeFile:
         """Say why nothing was begun after all."""
         write_whole(self.path, {**self._facts, "energy": None, "why": why})
 
-    def finish(self, energy: NodeEnergy, status: int | None = None) -> None:
-        """Put the result in the place of the beginning."""
-        write_whole(self.path, {**self._facts, "energy": energy.to_dict(), "exit_status": status})
+    def finish(self, energy: NodeEnergy, status: int | None = None, why: str = "") -> None:
+        """Put the result in the place of the beginning; ``why``: why it is not whole, and may be replaced."""
+        more = {"why": why} if why else {}
+        write_whole(self.path, {**self._facts, "energy": energy.to_dict(), "exit_status": status, **more})
 
 
 def _check_format(told: object) -> None:
@@ -247,7 +248,12 @@ class Found:
     begun_s: float
     energy: NodeEnergy | None  # none: it has begun and has not ended
     exit_status: int | None
-    why: str = ""  # why it has not begun after all
+    why: str = ""  # why it has not begun after all, or its energy is not all
+
+    @property
+    def ended(self) -> bool:
+        """Whether what it says is the last word."""
+        return self.energy is not None and not self.why
 
 
 def read_node(path: Path) -> Found:

@@ -18,6 +18,8 @@ import pmtpy as pmt
 from pmtpy.cli import report
 from pmtpy.cli.page import plain
 from pmtpy.cli.run import Run, document, page
+from pmtpy.cluster.gather import gather
+from pmtpy.cluster.node import read_node
 from pmtpy.emulators.powersensor3 import VirtualBoard
 from pmtpy.errors import SourceLostError
 from pmtpy.regions.measurement import Measurement
@@ -300,6 +302,7 @@ def test_a_node_on_which_the_command_does_not_start_has_used_nothing_that_is_kno
     assert "nosuchcommand could not be started" in told.stdout
 
 
+RAPL = ("-s", "rapl:virtual", "-o", "load=constant:60")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs sockets without a file")
 Rank = Callable[..., subprocess.Popen[str]]
 
@@ -311,7 +314,7 @@ def rank(started: Started, tmp_path: Path) -> Rank:
     def of(number: int, *command: str) -> subprocess.Popen[str]:
         ompi = {"RANK": number, "SIZE": 2, "LOCAL_RANK": number, "LOCAL_SIZE": 2}
         env = {"PMIX_NAMESPACE": str(tmp_path), **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
-        return started("run", "--into", "out", "-s", "rapl:virtual", "--", *command, env=env)
+        return started("run", "--into", "out", *RAPL, "--", *command, env=env)
 
     return of
 
@@ -331,6 +334,54 @@ def test_a_node_is_measured_until_the_last_command_of_its_job_has_ended(rank: Ra
     (tmp_path / "go").touch()
     assert (other.wait(), reader.wait()) == (0, 0)
     assert of_node(tmp_path)["seconds"] >= 0.3
+
+
+@linux
+@pytest.mark.parametrize("heard", ["exit 0", "touch ignored"])
+@pytest.mark.parametrize("killed", [True, False])
+def test_what_was_used_until_a_launcher_asks_to_end_is_known_even_if_it_kills_what_does_not(
+    *, heard: str, killed: bool, rank: Rank, tmp_path: Path
+) -> None:
+    until = "while [ ! -e go ]; do sleep 0.02; done"
+    other = rank(1, "sh", "-c", until)
+    reader = rank(0, "sh", "-c", f"trap '{heard}' TERM; touch running; {until}")
+    wait_for((tmp_path / "running").exists)
+    time.sleep(0.5)  # which is to be measured
+    reader.send_signal(signal.SIGTERM)
+    wait_for(lambda: all(read_node(file).energy for file in (tmp_path / "out").glob("*.json")))
+    if killed:
+        reader.kill()
+    else:
+        (tmp_path / "go").touch()
+    assert reader.wait() == (-signal.SIGKILL if killed else 0)
+    (tmp_path / "go").touch()
+    assert other.wait() == 0
+    job = gather(tmp_path / "out")
+    assert job.complete == (not killed)
+    assert any("what was used from then on is not in its energy" in text for text in job.problems) == killed
+    assert job.known.seconds >= 0.5
+    assert job.known.joules == pytest.approx(60.0 * job.known.seconds, abs=2.0 * job.known.uncertainty_joules)
+
+
+@linux
+def test_of_a_launcher_that_asks_to_end_while_others_run_it_is_said_that_their_rest_is_not_in(
+    rank: Rank, tmp_path: Path
+) -> None:
+    other = rank(1, "sh", "-c", "while [ ! -e go ]; do sleep 0.02; done")
+    reader = rank(0, "sh", "-c", "trap '' TERM; sleep 0.3; touch ended")
+    wait_for((tmp_path / "ended").exists)
+
+    def has_ended() -> bool:  # the first may still be its command's
+        reader.send_signal(signal.SIGTERM)
+        return reader.poll() is not None
+
+    wait_for(has_ended)
+    assert reader.wait() in {128 + signal.SIGTERM, -signal.SIGTERM}  # it is asked once more on its way out
+    (tmp_path / "go").touch()
+    assert other.wait() == 0
+    job = gather(tmp_path / "out")
+    assert "asked to end while other processes of the node ran" in " ".join(job.problems)
+    assert job.known.joules == pytest.approx(60.0 * job.known.seconds, abs=2.0 * job.known.uncertainty_joules)
 
 
 OPEN_MPI = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK={} OMPI_COMM_WORLD_LOCAL_SIZE={}"
