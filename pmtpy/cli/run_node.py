@@ -22,7 +22,7 @@ from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_this_run
+from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_another_time, of_this_run
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
 from pmtpy.cluster.visible import differ, limits, numbered
@@ -230,8 +230,10 @@ def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEner
     while True:
         found, problems = folder.look()
         mine, now_ns = of_this_run(found, own), HOST_CLOCK.now_ns()
-        if _all_there(mine, launch) or now_ns >= end_ns:
-            return add_up(mine, [p for p in problems if "written to its end" not in p])
+        whole = _all_there(mine, launch)
+        if whole or now_ns >= end_ns:
+            others = [] if whole else of_another_time(found, own)
+            return add_up([*mine, *others], [p for p in problems if "written to its end" not in p])
         # A large folder on a shared file system is slow to list: nine tenths of the time it is left alone.
         args.stop.rest(max(_LOOK_S, 9 * (now_ns - begin_ns) / NS_PER_S))
         begin_ns = HOST_CLOCK.now_ns()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pmtpy.cluster._logs import is_log, made_on, read_log
@@ -104,17 +105,35 @@ def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
 
     The processes of a job may run different commands; these tell runs apart only where the launcher does not.
     """
-
-    def run(f: Found) -> tuple[str, str, object]:
-        return f.job, "" if f.job else f.about, f.launch.get("size")
-
     return [
         f
         for f in found
-        if run(f) == run(own)
+        if _run(f) == _run(own)
         and abs(f.begun_s - own.begun_s) < _BEGINS_S
         and not (f.energy is not None and f.energy.end_s < own.begun_s - _CLOCKS_S)
     ]
+
+
+def of_another_time(found: Sequence[Found], own: Found) -> list[Found]:
+    """Return, of nodes that nothing belongs to the run of, what calls itself the same and is of another time.
+
+    Without its energy: an earlier run looks like a node whose clock is wrong, or whose command was over too early.
+    """
+    told, names = {f.node for f in of_this_run(found, own)}, {_short(name) for name in _names([own])}
+    last = {
+        f.node: f
+        for f in sorted(found, key=lambda f: f.begun_s)
+        if _run(f) == _run(own) and f.node not in told and (not names or _short(f.host) in names)
+    }
+    return [replace(f, energy=None, why=_at_another_time(f.begun_s - own.begun_s)) for f in last.values()]
+
+
+def _run(f: Found) -> tuple[str, str, object]:
+    return f.job, "" if f.job else f.about, f.launch.get("size")
+
+
+def _at_another_time(off_s: float) -> str:
+    return f"it measured at another time than the others, {off_s:+.6g} s off: another run, or a clock that is wrong"
 
 
 def is_read(found: Sequence[Found], own: Found) -> bool:
@@ -200,10 +219,7 @@ def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str], wrong: lis
     for e in timed:
         share = e.seconds / (end_s - begin_s) if end_s > begin_s else 1.0
         if not _measures(e, best):
-            missing[e.host] = (
-                f"it measured at another time than the others, {e.begin_s - begin_s:+.6g} s off: another run, or a"
-                " clock that is wrong"
-            )
+            missing[e.host] = _at_another_time(e.begin_s - begin_s)
         elif share < _LEAST_SHARE and (end_s - begin_s) * (1.0 - share) > 2 * _CLOCKS_S:
             wrong.append(f"{e.host} measured {e.seconds:.6g} s of the {end_s - begin_s:.6g} s of the job")
     return [e for e in energies if e.joules is None or _measures(e, best)]

@@ -14,6 +14,7 @@ import pytest
 from pmtpy.cli import gather, main
 from pmtpy.cli.page import plain
 from pmtpy.cluster.gather import gather as gathered
+from pmtpy.io.origin import Launch
 from tests.cli.conftest import Pmtpy
 from tests.cluster.test_gather import node, write
 
@@ -116,6 +117,21 @@ def test_a_result_that_finds_no_place_is_told_and_no_success(pmtpy: Pmtpy, own: 
     done = pmtpy("run", "--into", "out", "-s", "rapl:virtual", "--", "sh", "-c", work)
     assert done.returncode == (own or 2)
     assert re.search(r"cannot write out/.*; the energy of this node is [\d.]{1,10} J \+- [\d.]{1,10} J", done.stderr)
+
+
+def test_of_a_node_with_a_wrong_clock_the_process_that_reports_says_what_gather_does(
+    pmtpy: Pmtpy, tmp_path: Path
+) -> None:
+    write(tmp_path / "out", node(1), Launch("slurm", "7.0", 1, 2, 0, 1, 2, "n[0-1]"))  # in 1970
+    told = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURMD_NODENAME=n0"
+    told += " SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_STEP_NODELIST=n[0-1]"
+    env = dict(each.split("=") for each in told.split())
+    words = ("--mpi", "--patience", "0.1s", "--into", "out", "--json")
+    done = pmtpy("run", *words, "-s", "rapl:virtual", "--", "sleep", "0.1", env=env)
+    job = json.loads(done.stdout)
+    assert list(job["nodes"]) == ["n0"]
+    assert job["missing"].keys() == {"n1"}
+    assert "another run, or a clock that is wrong" in job["missing"]["n1"]
 
 
 def test_options_that_repeat_a_command_do_not_go_with_a_job(pmtpy: Pmtpy) -> None:

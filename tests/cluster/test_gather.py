@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pmtpy.cluster.gather import ResultFolder, all_ranks_told, gather, of_this_run
+from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, gather, of_another_time, of_this_run
 from pmtpy.cluster.job import JobEnergy, summed_uncertainty
 from pmtpy.cluster.node import SUFFIX, NodeEnergy, NodeFile, node_energy, read_node
 from pmtpy.core.clock import ManualClock
@@ -231,6 +231,24 @@ def test_processes_of_a_job_may_run_different_commands(job: str, hosts: set[str]
     read_node(write(tmp_path, node(1), launch, about="./client"))
     found, _ = ResultFolder(tmp_path).look()
     assert {f.host for f in of_this_run(found, own)} == hosts
+
+
+def test_of_a_node_with_nothing_of_this_run_it_is_said_what_is_there_of_another_time(tmp_path: Path) -> None:
+    own = read_node(write(tmp_path, node(0)))
+    write(tmp_path, node(0, begin_s=NODE.begin_s - 3600.0, end_s=NODE.end_s - 3600.0))  # an earlier run
+    write(tmp_path, node(1, begin_s=NODE.begin_s + 3600.0, end_s=NODE.end_s + 3600.0))  # its clock is wrong
+    write(tmp_path, node(2, begin_s=NODE.begin_s - 100.0))  # it ran when this run did
+    write(tmp_path, node(9, begin_s=NODE.begin_s - 100.0))  # none of the job's
+    found, _ = ResultFolder(tmp_path).look()
+    job = add_up([*of_this_run(found, own), *of_another_time(found, own)])
+    assert {name: " ".join(why.split()[:9]) for name, why in job.missing.items()} == {
+        "n1": "it measured at another time than the others, +3600",
+        "n2": "it measured at another time than the others, -100",
+        "n3": "no result of it is here",
+    }
+    assert job.known.joules == NODE.joules
+    write(tmp_path, node(1))
+    assert "n1" not in {f.host for f in of_another_time(ResultFolder(tmp_path).look()[0], own)}
 
 
 def test_a_folder_that_is_looked_at_again_reads_only_what_is_new(
