@@ -47,6 +47,7 @@ _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
 _UNSMOOTHED = 0.05  # of a cell: a width that does not show
+_PLACES, _MOST_PLACES = 8.0, 32.0  # a cell, or a width: a load that repeats in a cell is met; and to either side
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +295,12 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> tuple[Fi
         raise DeclinedError(msg)
     even = np.ones(len(problem.y))
     widths = cell * np.concatenate([[_UNSMOOTHED], np.geomspace(1.0, max(_MAX_WIDTH_SHARE * len(even), 2.0), 16)])
-    lags = about[0] + np.arange(-about[1], about[1] + cell / 2.0, max(cell / 2.0, about[1] / 16.0))
-    starts = [np.array([lag - width / 2.0, width, 0.0, 0.0, 1.0, 0.0]) for lag in lags for width in widths]
+    steps = np.maximum(np.hypot(cell, widths) / _PLACES, about[1] / _MOST_PLACES)
+    starts = [
+        np.array([lag - width / 2.0, width, 0.0, 0.0, 1.0, 0.0])
+        for width, step in zip(widths, steps, strict=True)
+        for lag in about[0] + np.arange(-about[1], about[1] + step / 2.0, step)
+    ]
     losses = [evaluate(problem, BOXCAR, start, even).loss for start in starts]
     best = follow(problem, BOXCAR, starts[int(np.argmin(losses))], even, cell)
     point = best.point + np.array([best.window / 2.0, -best.window, 0.0, 0.0, 0.0, 0.0])

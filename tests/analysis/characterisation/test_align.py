@@ -331,6 +331,34 @@ def test_two_recordings_of_one_irregular_load_are_aligned_without_a_doubt(seed: 
     assert not found.note
 
 
+def fast(seed: int) -> tuple[PowerTrace, PowerTrace, float, float]:
+    """A sensor that shows means of a quarter to all of 20 ms, a meter, its lag, and the mean period of a fast load."""
+    rng = np.random.default_rng(seed)
+    period = 0.02 * rng.uniform(0.8, 2.5)
+    each = period * np.maximum(0.3, 1.0 + rng.uniform(0.1, 0.5) * rng.standard_normal(4000))
+    on = 3.0 + np.concatenate([[0.0], np.cumsum(each)[:-1]])
+    on, off = on[on + 0.5 * each < 25.0], (on + 0.5 * each)[on + 0.5 * each < 25.0]
+    edges = np.concatenate([[0.0], np.column_stack([on, off]).ravel(), [1000.0]])
+    used = np.concatenate([[0.0], np.cumsum(np.diff(edges) * np.where(np.arange(len(edges) - 1) % 2, 170.0, 0.0))])
+
+    def joules(t: Floats) -> Floats:
+        return np.asarray(60.0 * t + np.interp(t, edges, used), np.float64)
+
+    ends = np.arange(0.0, 25.0, 0.001)
+    meter = np.asarray(np.diff(joules(ends)) / 0.001, np.float64)
+    window = 0.02 * rng.choice([0.25, 0.5, 1.0])
+    u = np.arange(rng.uniform(0.05, 0.07), 25.0, 0.02)
+    shown = np.asarray((joules(u) - joules(u - window)) / window + 0.3 * rng.standard_normal(len(u)), np.float64)
+    sensor = PowerTrace.from_samples(u + 2.5, shown)
+    return sensor, PowerTrace.from_samples(ends[1:] - 0.0005, meter), 2.5 + window / 2.0, period
+
+
+@pytest.mark.parametrize("seed", [11, 29, 32, 46, 53])
+def test_of_a_load_as_fast_as_the_readings_the_lag_is_not_off_by_its_period(seed: int) -> None:
+    sensor, meter, lag_s, period_s = fast(seed)
+    assert align(sensor, meter).lag_s.value == pytest.approx(lag_s, abs=0.3 * period_s)
+
+
 def test_a_lag_near_half_a_period_has_either_sign() -> None:
     register, meter, lag_s = square(1.0, 12.0, 1, began=False)
     with pytest.raises(DeclinedError, match="whole periods of the load"):
