@@ -4,6 +4,7 @@
 
     PmtError
      +-- TargetError (ValueError)             what was asked for names nothing, or does not go together
+     |    +-- UnwatchedError (KeyError)       a region was asked for a sensor that does not watch it
      +-- BackendUnavailableError (OSError)    library, device or permission missing: backend, reason, remedy
      |    +-- MissingPackageError (SinkError)  a Python package is not installed
      +-- ReadError (OSError)                  one reading failed; the next may work
@@ -108,6 +109,12 @@ class TargetError(PmtError, ValueError):
     It names nothing that exists (a target, a channel, an option, of which the message lists what there is), or things
     that do not go together.
     """
+
+
+class UnwatchedError(TargetError, KeyError):
+    """A region was asked for a sensor that does not watch it: what a mapping says of a key that it does not have."""
+
+    __str__ = Exception.__str__  # a KeyError shows its message as Python's text, in quotes
 
 
 class BackendUnavailableError(PmtError, OSError):

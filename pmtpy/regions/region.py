@@ -17,7 +17,7 @@ from pmtpy._extras import extra
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK, Anchor, Clock
 from pmtpy.core.presentation import escaped
-from pmtpy.errors import CoverageError, PmtError, TargetError
+from pmtpy.errors import CoverageError, PmtError, TargetError, UnwatchedError
 from pmtpy.regions._synchronise import Device, Sync, device_of
 from pmtpy.regions.interval_energy import interval_energy
 from pmtpy.regions.measurement import Measurement, as_html
@@ -245,12 +245,13 @@ class Region(Mapping[str, Measurement]):
         return (slept,)
 
     def _key(self, target: str | Sensor) -> str:
-        if isinstance(target, Sensor):
-            target = target.target
-        key = target if isinstance(target, str) and target in self._sensors else canonical(target)
+        key = target.target if isinstance(target, Sensor) else target
+        if key not in self._sensors:
+            with contextlib.suppress(TargetError):  # what names no sensor at all watches nothing either
+                key = canonical(key)
         if key not in self._sensors:
             msg = f"the region {self.label!r} is not watched by {target!r}, but by: {', '.join(self._sensors)}"
-            raise TargetError(msg)
+            raise UnwatchedError(msg)
         return key
 
     def _span(self, key: str) -> tuple[OpenStretch, Bookmark]:

@@ -578,6 +578,21 @@ def test_a_region_says_what_is_wrong_with_its_use() -> None:
             r["rapl"]
 
 
+@pytest.mark.parametrize("other", ["rapl", "rapl:virtual", "total", "no such sensor", ""])
+def test_a_region_is_a_mapping_also_for_what_does_not_watch_it(other: str) -> None:
+    clock, _, sensor = counter_sensor()
+    with sensor:
+        with pmt.region("work", sensor) as r:
+            clock.advance(2)
+        assert other not in r
+        assert r.get(other) is None
+        assert r.get(sensor.target) == r["test"]
+        with pytest.raises(KeyError) as raised:
+            r[other]
+        assert str(raised.value) == f"the region 'work' is not watched by {other!r}, but by: test"
+        assert isinstance(raised.value, pmt.TargetError)  # as before
+
+
 def test_a_region_may_be_asked_for_after_its_sensor_was_closed_and_by_the_sensor_itself() -> None:
     clock = ManualClock()
     gauge = Gauge(make_world("constant:40", clock=clock))
