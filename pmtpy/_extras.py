@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import sys
 import types
 from collections.abc import Iterator, Mapping
 
@@ -33,11 +34,26 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
 )
 _DISTRIBUTED_AS = {"opentelemetry": "opentelemetry-api", "pynvml": "nvidia-ml-py"}
 
+# The first Python that a package has releases for, where that is newer than ours: on an older one pip installs the
+# extra without it, in silence.
+FIRST_PYTHON: Mapping[str, tuple[int, int]] = types.MappingProxyType({"pyjls": (3, 11)})
+
+
+def installation(package: str, python: tuple[int, ...]) -> str:
+    """Return the step that brings a package to this version of Python."""
+    name = _DISTRIBUTED_AS.get(package, package)
+    command = f"pip install 'pmtpy[{EXTRAS[package]}]'" if package in EXTRAS else f"pip install {name}"
+    first = FIRST_PYTHON.get(package, python)
+    if python < first:
+        here, needed = (".".join(map(str, version)) for version in (python, first))
+        return f"{name} has no release for Python {here}; with {needed} or newer: {command}"
+    return f"$ {command}"
+
 
 def missing(package: str, use: str, why: str = "is not installed", otherwise: str = "") -> MissingPackageError:
     """Return what is to be raised where ``use`` needs a package that is not here; ``otherwise``: what helps, too."""
     name = _DISTRIBUTED_AS.get(package, package)
-    install = f"$ pip install 'pmtpy[{EXTRAS[package]}]'" if package in EXTRAS else f"$ pip install {name}"
+    install = installation(package, sys.version_info[:2])
     cure = (install, otherwise) if otherwise else (install,)
     found = f"the Python package {name} {why}"
     return MissingPackageError(Finding(use, "", Verdict.BROKEN, found, Obstacle.EXTRA, cure))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import pmtpy as pmt
-from pmtpy._extras import extra, require
+from pmtpy._extras import EXTRAS, FIRST_PYTHON, extra, installation, require
 from pmtpy.errors import BackendUnavailableError, MissingPackageError, SinkError
 
 PACKAGE = Path(pmt.__file__).parent
@@ -51,6 +51,23 @@ def test_what_is_needed_later_can_be_required_before() -> None:
     require("numpy", "anything")
     with pytest.raises(MissingPackageError, match="pip install nosuch"):
         require("nosuch", "anything")
+
+
+def test_a_package_that_this_python_has_no_release_of_is_not_said_to_come_with_the_extra() -> None:
+    assert installation("pyjls", (3, 11)) == "$ pip install 'pmtpy[jls]'"
+    assert installation("pyjls", (3, 10)) == (
+        "pyjls has no release for Python 3.10; with 3.11 or newer: pip install 'pmtpy[jls]'"
+    )
+    assert installation("pandas", (3, 10)) == "$ pip install 'pmtpy[analysis]'"
+
+
+def test_which_python_a_package_needs_is_as_in_pyproject() -> None:
+    text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+    extras = text.partition("[project.optional-dependencies]")[2].partition("\ndev = [")[0]
+    marked = re.findall(r"""^(\w+) = \["([\w-]+)[^"]*; python_version >= '(\d+)\.(\d+)'"\]""", extras, re.MULTILINE)
+    assert extras.count("python_version") == len(marked)
+    assert {name: (int(a), int(b)) for _, name, a, b in marked} == dict(FIRST_PYTHON)
+    assert {name: of for of, name, *_ in marked}.items() <= EXTRAS.items()
 
 
 def test_what_helps_besides_is_told_too() -> None:
