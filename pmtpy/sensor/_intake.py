@@ -285,7 +285,7 @@ class Intake:
         int
             Nanoseconds before the instant of which the rows show nothing, or may not.
         """
-        renewed_ns = self._renewed_ns
+        renewed_ns = self.renewed_ns
         due_ns = until_ns + min(renewed_ns, round(_LATEST_S * NS_PER_S))
         pause, news = threading.Event(), (self._clock.now_ns(), self.curve.newest_ns)
         while self.alive:
@@ -314,7 +314,7 @@ class Intake:
         return bool(self.unplaced) and (self.curve.newest_ns or 0) < until_ns + _LABEL_S * NS_PER_S
 
     @property
-    def _renewed_ns(self) -> int:
+    def renewed_ns(self) -> int:
         """By how long after an instant every register has been renewed; 0 where rows come by themselves."""
         if self.source.traits.streaming:
             return 0
@@ -324,7 +324,7 @@ class Intake:
     def _reached_ns(self) -> int:
         """Up to when the rows show all that was there; a row that is stamped by the reader shows what is older."""
         dated = self.source.traits.timestamps is Timestamps.DEVICE_UPDATE or self.source.traits.streaming
-        return (self.curve.newest_ns or 0) - (0 if dated else self._renewed_ns)
+        return (self.curve.newest_ns or 0) - (0 if dated else self.renewed_ns)
 
     def forget_labels(self) -> None:
         """Give no later row a label that was put before."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pmtpy.core import arguments
 from pmtpy.core.channel import Channel, Identity
@@ -21,7 +21,7 @@ from pmtpy.core.clock import Clock, interval_seconds
 from pmtpy.core.counters import UNREAD
 from pmtpy.core.source import Remarks, Source, Timestamps
 from pmtpy.core.state import State
-from pmtpy.errors import PmtError, SensorClosedError, SinkError, TargetError
+from pmtpy.errors import PmtError, SensorClosedError, SinkError, SourceLostError, TargetError
 from pmtpy.sensor.acquisition import CLOSE_TIMEOUT_S, Acquisition
 from pmtpy.sensor.history import Recent
 from pmtpy.sensor.lifecycle import Lifecycle, finalise
@@ -334,20 +334,26 @@ class Sensor:
         return self._stop_dump(self._acquisition.clock.now_ns())
 
     def _stop_dump(self, until_ns: int) -> Ending:
-        made = self._acquisition
-        made.check()
-        writer = self._dump
-        if writer is None:
+        return self._finish_dump(self._cut_dump(until_ns))
+
+    def _cut_dump(self, until_ns: int) -> _Cut:
+        """Let the dump take no more rows than show all up to an instant; its file is still to be finished."""
+        self._acquisition.check()
+        if self._dump is None:
             msg = f"{self.target} is not being dumped"
             raise SinkError(msg)
-        ending, problem = self._end_dump(writer, until_ns)
-        made.schedule()
+        return self._end_dump(self._dump, until_ns)
+
+    def _finish_dump(self, cut: _Cut) -> Ending:
+        """Wait until the file of a dump that takes no more rows is finished."""
+        ending, problem = self._finished(cut)
+        self._acquisition.schedule()
         if problem is not None:
             raise problem
         return ending
 
-    def _end_dump(self, writer: Writer, until_ns: int) -> tuple[Ending, PmtError | None]:
-        """End the file behind an instant; return what was written, and what is wrong with it.
+    def _end_dump(self, writer: Writer, until_ns: int) -> _Cut:
+        """Let a file end behind an instant.
 
         Several threads may do so at once, and one that is interrupted (Ctrl-C) may do so again: the dump is over only
         when its file is finished.
@@ -370,12 +376,17 @@ class Sensor:
             writer.end(now, str(made.intake.failure or hangs or ""), remarks, short_ns, load)
             if self._dump is writer:
                 made.end_feed()
+        return _Cut(writer, hangs)
+
+    def _finished(self, cut: _Cut) -> tuple[Ending, PmtError | None]:
+        """Return what was written, and what is wrong with it, once the file is finished."""
+        made, writer = self._acquisition, cut.writer
         ending = writer.wait()
         with made.intake.lock.even_in_vain():
             if self._dump is writer:
                 self._dump = None
                 self._life.keep(needed=False)
-        return ending, made.intake.failure or hangs or _problem_of(ending, writer, self.target)
+        return ending, made.intake.failure or cut.hangs or _problem_of(ending, writer, self.target)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -393,7 +404,7 @@ class Sensor:
         if not made.closed:
             made.step_quietly(CLOSE_TIMEOUT_S)  # regions that end here may be asked for later
         writer = self._dump
-        problem = self._end_dump(writer, made.clock.now_ns())[1] if writer is not None else None
+        problem = self._finished(self._end_dump(writer, made.clock.now_ns()))[1] if writer is not None else None
         made.close()
         self._life.end()
         if isinstance(problem, SinkError):
@@ -406,6 +417,13 @@ class Sensor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         finalise(self.close, error, f"closing {self.target}")
+
+
+class _Cut(NamedTuple):
+    """A dump that takes no more rows, and whose file may not be finished yet."""
+
+    writer: Writer
+    hangs: SourceLostError | None  # of a reading that does not return: why the last rows are missing
 
 
 class DumpedAlreadyError(SinkError):
@@ -471,12 +489,23 @@ def note_region(sensor: Sensor, label: str, start_ns: int, end_ns: int) -> None:
 
 
 def stop_dumps(sensors: Sequence[Sensor]) -> Iterator[Ending | PmtError]:
-    """End the dumps of several sensors at one instant; yield how each ended, or what went wrong with it."""
+    """End the dumps of several sensors at one instant; yield how each ended, or what went wrong with it.
+
+    None takes rows any more while the files of others are finished, or while others are waited for: who shows the
+    instant soonest is asked first.
+    """
     ends_ns = [acquisition_of(sensor).clock.now_ns() for sensor in sensors]
-    for sensor, end_ns in zip(sensors, ends_ns, strict=True):
+    cuts: dict[int, _Cut | PmtError] = {}
+    for i in sorted(range(len(sensors)), key=lambda i: acquisition_of(sensors[i]).intake.renewed_ns):
         try:
-            yield sensor._stop_dump(end_ns)  # noqa: SLF001  (as above)
+            cuts[i] = sensors[i]._cut_dump(ends_ns[i])  # noqa: SLF001  (as above)
         except PmtError as error:  # noqa: PERF203  (the other files must be ended too)
+            cuts[i] = error
+    for i, sensor in enumerate(sensors):
+        cut = cuts[i]
+        try:
+            yield cut if isinstance(cut, PmtError) else sensor._finish_dump(cut)  # noqa: SLF001  (as above)
+        except PmtError as error:
             yield error
 
 

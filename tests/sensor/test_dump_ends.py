@@ -18,6 +18,7 @@ from pmtpy.core.clock import ManualClock
 from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.errors import ReadError
+from pmtpy.io.write import Ending, Writer
 from pmtpy.sensor.sensor import Sensor, acquisition_of, stop_dumps
 
 REFRESH_S = 0.1
@@ -159,5 +160,74 @@ def test_dumps_of_several_sensors_end_at_one_instant(tmp_path: Path) -> None:
     endings = list(stop_dumps(sensors))
     assert clock.now_ns() - asked_ns < 2 * 100_000_000 + 8 * 30_000_000  # not eight refreshes
     assert all(not isinstance(e, pmt.PmtError) and e.short_s == 0.0 for e in endings)
+    for sensor in sensors:
+        sensor.close()
+
+
+def _ends_s(paths: list[Path], clock: ManualClock, asked_ns: int) -> list[float]:
+    """Return how long after an instant the last row of each file is."""
+    began_s = clock.anchor().unix_ns / 1e9 - clock.anchor().monotonic_ns / 1e9
+    return [float(pmt.load(path)["time"].iloc[-1]) - began_s - asked_ns / 1e9 for path in paths]
+
+
+def test_a_dump_takes_no_rows_while_the_file_of_another_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TickingClock()
+    sensors = [
+        Sensor(Register(clock, Timestamps.HOST_READ, slow=False), f"test:{i}", clock, interval_s=FAR) for i in range(3)
+    ]
+    paths = [tmp_path / f"{i}.csv" for i in range(3)]
+    for sensor, path in zip(sensors, paths, strict=True):
+        sensor.start_dump(path)
+    clock.advance(0.5)
+    finish = Writer.wait
+
+    def slowly(writer: Writer) -> Ending:
+        clock.advance(7.0)  # a disk that is busy, a file system far away
+        return finish(writer)
+
+    monkeypatch.setattr(Writer, "wait", slowly)
+    asked_ns = clock.now_ns()
+    endings = list(stop_dumps(sensors))
+    assert all(not isinstance(ending, pmt.PmtError) and ending.short_s == 0.0 for ending in endings)
+    for end_s in _ends_s(paths, clock, asked_ns):
+        assert REFRESH_S <= end_s < 2 * REFRESH_S  # seven and fourteen seconds later, but for the first
+    for sensor in sensors:
+        sensor.close()
+
+
+def test_a_dump_takes_no_rows_while_a_slower_sensor_is_waited_for(tmp_path: Path) -> None:
+    clock = TickingClock()
+    refreshes_s = [1.9, 0.1, 0.01]
+    sensors = [
+        Sensor(Register(clock, Timestamps.HOST_READ, r, slow=False), f"test:{r}", clock, interval_s=FAR)
+        for r in refreshes_s
+    ]
+    paths = [tmp_path / f"{r}.csv" for r in refreshes_s]
+    for sensor, path in zip(sensors, paths, strict=True):
+        sensor.start_dump(path)
+    clock.advance(4.0)
+    asked_ns = clock.now_ns()
+    endings = list(stop_dumps(sensors))
+    targets = [sensor.target for sensor in sensors]
+    assert [ending.rows > 0 for ending in endings if not isinstance(ending, pmt.PmtError)] == [True] * len(targets)
+    for r, end_s in zip(refreshes_s, _ends_s(paths, clock, asked_ns), strict=True):
+        assert r <= end_s < r + REFRESH_S
+    for sensor in sensors:
+        sensor.close()
+
+
+def test_of_dumps_that_end_together_one_that_is_none_does_not_keep_the_others_from_ending(tmp_path: Path) -> None:
+    clock = TickingClock()
+    sensors = [
+        Sensor(Register(clock, Timestamps.HOST_READ, slow=False), f"test:{i}", clock, interval_s=FAR) for i in range(3)
+    ]
+    for i in (0, 2):
+        sensors[i].start_dump(tmp_path / f"{i}.csv")
+    first, none, last = stop_dumps(sensors)
+    assert isinstance(first, Ending)
+    assert str(none) == "test:1 is not being dumped"
+    assert isinstance(last, Ending)
     for sensor in sensors:
         sensor.close()
