@@ -20,7 +20,7 @@ from pmtpy.core.channel import Derivation, EnergyMethod
 from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.core.rows import Block, Frame, Layout, Row
 from pmtpy.core.source import Remarks, Source, Timestamps
-from pmtpy.errors import PmtError, TargetError
+from pmtpy.errors import PmtError, SourceLostError, TargetError
 from pmtpy.sensor._curve import Curve
 from pmtpy.sensor._gaps import ReadingGaps
 from pmtpy.sensor._labels import WaitingLabels
@@ -202,6 +202,12 @@ class Intake:
         """End the curve; every later call that asks for new values raises ``error``."""
         self.failure = error
         _log.error("%s is lost: %s", self._target, error)
+
+    def let_go(self) -> None:
+        """Close the device to open it again; who asks meanwhile is told so, and no loss is announced."""
+        if self.failure is None:
+            self.failure = SourceLostError(f"{self._target} was closed to be opened again")
+        self.source.close()
 
     def resume(self, source: Source, interval_s: float) -> None:
         """Go on with the same device, opened anew after a loss; the time between has no known energy."""

@@ -198,7 +198,7 @@ class Sensor:
             msg = f"{self.target} was not opened by create(): nothing says how to open it again"
             raise TargetError(msg)
         with made.intake.lock:  # who still waits for an answer holds what closing needs, too
-            made.intake.source.close()
+            made.intake.let_go()
         source = self._open_again()
         try:
             made.resume(source)

@@ -488,6 +488,29 @@ def test_a_dump_over_a_loss_says_what_it_lacks(tmp_path: Path, kind: type[Counte
     assert table["total_W"][gap] != 50.0 or kind is Gauge
 
 
+def test_a_sensor_that_is_opened_again_in_good_order_is_not_called_lost(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    world = make_world("constant:50", clock=clock)
+    first = Counter(world)
+    said: list[str] = []
+
+    def open_again() -> Counter:  # the poller, or another thread, reads while it is opened
+        with pytest.raises(pmt.SourceLostError) as raised:
+            sensor.read()
+        said.append(str(raised.value))
+        return Counter(world)
+
+    with Sensor(first, "test", clock, open_again=open_again) as sensor:
+        first.close = lambda: setattr(first, "gone", True)  # type: ignore[method-assign]
+        clock.advance(2.0)
+        sensor.reopen()
+        a = sensor.read()
+        clock.advance(2.0)
+        assert pmt.joules(a, sensor.read()) == pytest.approx(100.0)
+    assert said == ["test was closed to be opened again"]
+    assert caplog.text == ""
+
+
 def test_a_sensor_is_not_opened_again_as_another_device() -> None:
     clock = ManualClock()
     world = make_world("constant:50", clock=clock)
