@@ -202,10 +202,11 @@ def _alike(one: Span, other: Span) -> bool:
 def late_marks(table: pd.DataFrame) -> str:
     """Say so where regions may be off by more than a little, since their marks stand on rows; empty: they are not."""
     t_s = table["elapsed"].to_numpy(np.float64)
-    row_before = dict(zip(t_s[1:].tolist(), t_s[:-1].tolist(), strict=True))
     spans, _ = paired(_marks(table, t_s))
-    marks = [(t, row_before.get(t, t)) for span in spans for t in (span.start, span.end)]
-    late_s = max((t - before for t, before in marks), default=0.0)
+    marks = np.array([(span.start, span.end) for span in spans], np.float64).reshape(-1, 2)
+    row = np.maximum(t_s.searchsorted(marks, "right") - 1, 0)
+    on_row = t_s[row] == marks  # else it is told when it was set
+    late_s = float(np.max(marks - t_s[np.maximum(row - 1, 0)], where=on_row, initial=0.0))
     shortest_s = min((span.end - span.start for span in spans), default=0.0)
     if late_s <= _LITTLE * shortest_s:
         return ""
@@ -216,9 +217,11 @@ def late_marks(table: pd.DataFrame) -> str:
 
 
 def _marks(table: pd.DataFrame, t_s: Floats) -> list[tuple[float, str]]:
-    labels = table["marker"].fillna("").to_numpy(str)
-    rows = np.flatnonzero(labels != "")
-    marks = zip(t_s[rows].tolist(), labels[rows].tolist(), strict=True)
+    labels = table["marker"].fillna("")
+    rows = np.flatnonzero((labels != "").to_numpy())
+    if not len(rows):
+        return []
+    marks = zip(t_s[rows].tolist(), labels.iloc[rows].to_numpy(str).tolist(), strict=True)
     before = np.where(rows > 0, t_s[rows - 1], math.inf)
     set_s, texts = zip(*table.attrs.get("marks", ()), strict=True) if table.attrs.get("marks") else ((), ())
     own = np.interp(set_s, table["elapsed"].to_numpy(np.float64), t_s)  # the times may have been laid on other clocks

@@ -249,6 +249,15 @@ def test_instants_that_no_clock_shows_are_none(tmp_path: Path, more: dict[str, o
     assert [[r.name for r in trace.regions] for trace in side_by_side(files).traces] == [[], ["work"]]
 
 
+def test_a_recording_without_a_row_has_no_regions_and_no_marks_that_are_late(tmp_path: Path) -> None:
+    """It ended in a traceback of numpy."""
+    path = tmp_path / "empty.csv"
+    path.write_text("time,elapsed,marker,lost,total_W\n")
+    table = read_file(str(path))
+    assert regions_of(table, np.empty(0)) == []
+    assert late_marks(table) == ""
+
+
 def test_marks_of_one_row_enclose_nothing_that_could_be_measured_and_the_others_stay(tmp_path: Path) -> None:
     rows = ["1.0,0.0,,0,10,0", "1.1,0.1,a start;a end;b start,0,10,1", "1.2,0.2,,0,10,2", "1.3,0.3,b end,0,10,3"]
     (tmp_path / "run.csv").write_text("\n".join(["time,elapsed,marker,lost,total_W,total_J", *rows, ""]))
