@@ -27,6 +27,7 @@ from pmtpy.io.write.file import Output
 
 _BASE = "baseTimeNanoseconds"
 _NS_PER_US = 1e3
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _PID = 2**22 + 7  # above what Linux gives to processes, so that it is no process of the user's trace; or the next free
 
 
@@ -77,9 +78,11 @@ class ChromeSink:
 
     def _events(self, events: Iterable[Any]) -> None:
         """Append events."""
+        self._texts(map(_ENCODER.encode, events))
+
+    def _texts(self, texts: Iterable[str]) -> None:
         parts, size = [], 0
-        for event in events:
-            text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+        for text in texts:
             parts.append(f"{self._comma}\n{text}")
             self._comma = ","
             size += len(text)
@@ -95,19 +98,21 @@ class ChromeSink:
         if self._offset_ns is None:
             self._offset_ns = self._begin(frame)
         self._story.take(frame)
-        self._events(self._counters(frame))
+        self._texts(self._counters(frame))
         self._before_ns = int(frame.t_ns[-1])
 
-    def _counters(self, frame: Frame) -> Iterator[dict[str, Any]]:
+    def _counters(self, frame: Frame) -> Iterator[str]:
+        """Yield an event for each value as text: there are millions, which differ in two numbers."""
         starts = np.append(-1 if self._before_ns is None else self._before_ns, frame.t_ns[:-1]).tolist()
         times = frame.t_ns.tolist()
         for counter in self._shown:
-            name = f"{counter.name} [{counter.unit}]"
+            unit = _ENCODER.encode(counter.unit)
+            event = _ENCODER.encode({"ph": "C", "pid": self._pid, "name": f"{counter.name} [{counter.unit}]"})
             values = counter.column.of(frame).tolist()
             # A mean holds for the interval that ends with its row, and the first row ends none.
             for t, value in zip(starts if counter.mean else times, values, strict=True):
                 if math.isfinite(value) and t != -1:
-                    yield {"ph": "C", "pid": self._pid, "name": name, "ts": self._us(t), "args": {counter.unit: value}}
+                    yield f'{event[:-1]},"ts":{self._us(t)!r},"args":{{{unit}:{value!r}}}}}'
 
     def _us(self, t_ns: int) -> float:
         return (t_ns + (self._offset_ns or 0)) / _NS_PER_US
