@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.bench_characterise [POLLS]`` draws one-hour-like recordings of three registers: one of 10.7 ms
 polled three times a period, one of 100 ms polled each 3.6 ms, one of 1 s polled as often; writes each with the stamps
-of its load; and runs ``pmtpy characterise`` on each alone and with the stamps, and ``pmtpy compare`` of the first two.
-Prints one JSON document. 150 MB of disk are needed where temporary files go (TMPDIR).
+of its load; and runs ``pmtpy characterise`` on each alone and with the stamps, and ``pmtpy compare`` of the first with
+the second, which saw another load, and with one like the second that saw the same. Prints one JSON document. 190 MB of
+disk are needed where temporary files go (TMPDIR).
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ _START_S = 1.7e9
 _GRID_S = 1e-3
 
 
-def _draw(path: Path, period_s: float, poll_s: float, polls: int, rng: np.random.Generator) -> None:
-    """Write what polls of a register show that averages its period, and when its load was switched."""
+def _draw(path: Path, period_s: float, poll_s: float, polls: int, load: int) -> None:
+    """Write what polls of a register show that averages its period, and when its load, by that number, was switched."""
+    rng, of_load = np.random.default_rng(round(1e6 * period_s)), np.random.default_rng(load)
     t = poll_s * (np.arange(polls) + rng.uniform(0.0, 0.3, polls))
-    switched = np.cumsum(rng.exponential(0.8, round(t[-1])) + 0.03)
+    switched = np.cumsum(of_load.exponential(0.8, round(t[-1])) + 0.03)
     switched = switched[switched < t[-1] - 1.0]
     grid = np.arange(0.0, t[-1] + 1.0, _GRID_S)
     watts = np.where(np.searchsorted(switched, grid) % 2, 250.0, 80.0)
@@ -49,17 +51,19 @@ def _stamps(path: Path) -> Path:
 def main() -> None:
     """Draw, run, print."""
     polls = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    rng = np.random.default_rng(1)
     verb = [sys.executable, "-m", "pmtpy"]
     found: dict[str, Any] = {"polls": polls}
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{name}.csv" for name in _REGISTERS_S]
-        for path, (period_s, poll_s) in zip(paths, _REGISTERS_S.values(), strict=True):
-            _draw(path, period_s, poll_s, polls, rng)
+        for load, (path, (period_s, poll_s)) in enumerate(zip(paths, _REGISTERS_S.values(), strict=True)):
+            _draw(path, period_s, poll_s, polls, load)
             alone = [*verb, "characterise", str(path)]
             found[f"{path.stem}: cpu_s_and_peak_mb"] = cost_of(alone)
             found[f"{path.stem}, with stamps: cpu_s_and_peak_mb"] = cost_of([*alone, "--load", str(_stamps(path))])
-        found["compare: cpu_s_and_peak_mb"] = cost_of([*verb, "compare", *map(str, paths[:2])])
+        found["compare, of two loads: cpu_s_and_peak_mb"] = cost_of([*verb, "compare", *map(str, paths[:2])])
+        like = Path(folder) / "100 ms of the first load.csv"
+        _draw(like, *_REGISTERS_S["100 ms"], polls, 0)
+        found["compare, of one load: cpu_s_and_peak_mb"] = cost_of([*verb, "compare", str(paths[0]), str(like)])
     report(found)
 
 
