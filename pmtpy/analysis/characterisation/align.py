@@ -21,7 +21,7 @@ from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, fol
 from pmtpy.analysis.characterisation.gain import Points
 from pmtpy.analysis.characterisation.kernel import Shape
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
-from pmtpy.analysis.signal.correlogram import correlogram, flanks_s
+from pmtpy.analysis.signal.correlogram import ALIKE_CORRELATION, correlogram, flanks_s
 from pmtpy.analysis.signal.estimate import (
     MIN_EXPLAINED,
     ONE_CLOCK_RATE,
@@ -126,6 +126,12 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     if math.isinf(laid.left):
         msg = "the curves fit equally well at any lag close to this one: record more changes of the load"
         raise DeclinedError(msg)
+    if not one_clock and 1.0 - laid.left < ALIKE_CORRELATION**2:
+        msg = (
+            f"the two recordings look alike only as seen in steps of {grain:.3g} s, as where two loads begin or end: the"
+            f" best lag explains {1.0 - laid.left:.0%} of what changes faster; record the same load with both"
+        )
+        raise DeclinedError(msg)
     shape, sign = laid.shape, -1.0 if laid is back else 1.0
     if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
         raise AssertionError(shape)
@@ -140,7 +146,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     lag, width = shape.lag_s.scaled(sign), shape.window_s.scaled(sign)
     middle = (start + end) / 2.0 + shift
     note = "" if math.isinf(repeats) else f"the lag is {_up_to(repeats)}: the smallest was taken"
-    changes = 0 if one_clock else _changes(reference, middle, (end - start) / 2.0, cell)
+    changes = 0 if one_clock else _changes(reference, middle, (end - start) / 2.0, max(cell, grain))
     if changes and changes < _TELLING:
         note = (
             f"the clocks are aligned by {changes} change{'s' if changes > 1 else ''} of the load, taken for the same in"

@@ -13,7 +13,7 @@ from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
-_ALIKE_CORRELATION = 0.5  # correlation below which two curves are not alike
+ALIKE_CORRELATION = 0.5  # correlation below which two curves are not alike
 _MOST_PEAKS = 12  # that are told: each is tried by whoever asked
 
 
@@ -68,10 +68,10 @@ class Correlogram:
         """
         well = self.well
         r, shift_s = self.r[well], self.shift_s[well]
-        if np.max(r) < _ALIKE_CORRELATION:
+        if np.max(r) < ALIKE_CORRELATION:
             msg = f"the two recordings do not look alike at any shift (best correlation {np.max(r):.2f}"
             turned = "; one is like the other's negative: is it connected the wrong way round?"
-            msg += f", or {np.min(r):.2f}{turned})" if np.min(r) < -_ALIKE_CORRELATION else ")"
+            msg += f", or {np.min(r):.2f}{turned})" if np.min(r) < -ALIKE_CORRELATION else ")"
             raise DeclinedError(msg)
         return float(shift_s[np.argmin(unlikely(r, shift_s, usual_s))])
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -329,6 +331,37 @@ def test_two_recordings_of_one_irregular_load_are_aligned_without_a_doubt(seed: 
     found = align(PowerTrace.from_samples(coarse + 500.0, watts[1]), PowerTrace.from_samples(fine, watts[0]))
     assert found.lag_s.value == pytest.approx(500.0, abs=0.02)
     assert not found.note
+
+
+def irregular(seed: int, end_s: float, cell_s: float) -> PowerTrace:
+    """A recording of 120 s of a load that is switched at random, each 110 ms or so, until it ends."""
+    rng = np.random.default_rng(seed)
+    edges = 1.0 + np.cumsum(rng.uniform(0.02, 0.2, 2000))
+    edges = edges[edges < end_s]
+    step = np.where(np.arange(len(edges) + 1) % 2, 200.0, 80.0)
+    step[[0, -1]] = 40.0
+    t = np.arange(0.0, 120.0, cell_s)
+    watts = step[np.searchsorted(edges, t)] + rng.standard_normal(len(t))
+    return PowerTrace.from_samples(t, np.asarray(watts, np.float64))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_loads_that_only_begin_and_end_alike_are_not_taken_for_one(seed: int) -> None:
+    ends = np.random.default_rng(seed + 100).uniform(100.0, 110.0, 2)
+    reference, other = irregular(seed + 50, ends[1], 0.01), irregular(seed, ends[0], 0.02).shifted(500.0)
+    with pytest.raises(DeclinedError, match="look alike only as seen in steps of"):
+        align(other, reference)
+    found = align(other, irregular(seed, ends[0], 0.01))
+    assert found.lag_s.contains(500.0)
+    assert not found.note
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+def test_changes_that_two_recordings_have_in_common_are_those_that_made_them_look_alike(seed: int) -> None:
+    """Of hundreds of changes in either only the first and the last are in both: what is between is another load."""
+    ends = np.random.default_rng(seed + 100).uniform(40.0, 80.0, 2)
+    found = align(irregular(seed, ends[0], 0.02).shifted(500.0), irregular(seed + 50, ends[1], 0.01))
+    assert re.match("the clocks are aligned by [12] changes? of the load", found.note)
 
 
 def fast(seed: int) -> tuple[PowerTrace, PowerTrace, float, float]:
