@@ -246,11 +246,12 @@ class Region(Mapping[str, Measurement]):
 
     def _key(self, target: str | Sensor) -> str:
         key = target.target if isinstance(target, Sensor) else target
-        if key not in self._sensors:
+        watches = tuple(self._sensors)  # what is asked for may be anything, a list too
+        if key not in watches:
             with contextlib.suppress(TargetError):  # what names no sensor at all watches nothing either
                 key = canonical(key)
-        if key not in self._sensors:
-            msg = f"the region {self.label!r} is not watched by {target!r}, but by: {', '.join(self._sensors)}"
+        if key not in watches:
+            msg = f"the region {self.label!r} is not watched by {target!r}, but by: {', '.join(watches)}"
             raise UnwatchedError(msg)
         return key
 
