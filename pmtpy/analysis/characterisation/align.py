@@ -126,10 +126,10 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
     if math.isinf(laid.left):
         msg = "the curves fit equally well at any lag close to this one: record more changes of the load"
         raise DeclinedError(msg)
-    if not one_clock and 1.0 - laid.left < ALIKE_CORRELATION**2:
+    if 1.0 - laid.left < ALIKE_CORRELATION**2:
         msg = (
-            f"the two recordings look alike only as seen in steps of {grain:.3g} s, as where two loads begin or end: "
-            f"the best lag explains {1.0 - laid.left:.0%} of what changes faster; record the same load with both"
+            f"the two recordings do not look alike: the best lag explains {1.0 - laid.left:.0%} of what they show in "
+            f"steps of {cell:.3g} s, and that loads begin or end alike does not tell it; record the same load with both"
         )
         raise DeclinedError(msg)
     shape, sign = laid.shape, -1.0 if laid is back else 1.0
