@@ -1,13 +1,12 @@
 """Standard errors of a fit whose residuals have neighbours that err alike; and the better fit that follows from it.
 
 A board is off its line by a watt or two for as long as it does one thing: while it idles, boosts, keeps its clocks up.
-Readings that err together count as few, so residuals are taken as the sum of noise of its own for each reading, of
-a slow error, which fades from memory with time (Ornstein and Uhlenbeck), and of what a slow error of the updates' times
-does on flanks, which would else pass for a shape. A fit that knows of the slow error follows a flank from the readings
-just before and after it, not from levels seconds away (generalised least squares); and what the slow error leaves
-possible is in its intervals. Of a single step a few readings on its flanks decide, and the many on its levels do not
-say how far those few are off: intervals are as wide as so few degrees of freedom ask for [IK16]. Pure; times are
-seconds.
+Readings that err together count as few, so residuals are taken as the sum of noise of its own for each reading and of
+a slow error, which fades from memory with time (Ornstein and Uhlenbeck). A fit that knows of the slow error follows a
+flank from the readings just before and after it, not from levels seconds away (generalised least squares); and what
+the slow error leaves possible is in its intervals. Of a single step a few readings on its flanks decide, and the many
+on its levels do not say how far those few are off: intervals are as wide as so few degrees of freedom ask for [IK16].
+Pure; times are seconds.
 
 [H89] Harvey, Forecasting, Structural Time Series Models and the Kalman Filter, Cambridge 1989. [IK16] Imbens, Kolesar,
 Robust Standard Errors in Small Samples, Review of Economics and Statistics 98 (2016), after Bell and McCaffrey (2002).
@@ -21,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pmtpy.analysis.signal.estimate import STRAY, huber_weights
 from pmtpy.core.response import Number
@@ -41,14 +39,13 @@ class Noise:
 
     own: Floats
     slow: float
-    late: Floats | None = None  # what an error of the times does to each, of one standard deviation; it lasts, too
 
     @staticmethod
-    def of(residuals: Floats, readings: Floats, followed: Floats, late: Floats | None = None) -> Noise:
+    def of(residuals: Floats, readings: Floats, followed: Floats) -> Noise:
         """Tell the two apart by how residuals differ from one reading to the next.
 
-        ``followed`` is what the readings follow, in their watts, ``late`` as in :class:`Noise`. Rounding errs on flanks
-        even where it cannot be seen on steady levels, which always show the same value.
+        ``followed`` is what the readings follow, in their watts. Rounding errs on flanks even where it cannot be seen
+        on steady levels, which always show the same value.
         """
         swing, seen = float(np.ptp(followed)), 2.0 * (blocks(followed) - 1)
         jumps = np.diff(residuals)
@@ -59,12 +56,8 @@ class Noise:
         weights = huber_weights(residuals, STRAY)
         hidden = (OFF_LINE * swing) ** 2 * _EXPECTED / (_EXPECTED + seen)
         return Noise(
-            own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _MIN_EIGENVALUE * own), late
+            own / weights, max(float(np.mean((weights * residuals) ** 2)) - own, hidden, _MIN_EIGENVALUE * own)
         )
-
-    def part(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Noise:
-        """Return that of some of the readings."""
-        return Noise(self.own[rows], self.slow, None if self.late is None else self.late[rows])
 
     def products(self, t_s: Floats, columns: Floats) -> Floats:
         """Return the scalar products of columns, shape (n, m), weighed by the inverse covariance of the readings.
@@ -91,34 +84,23 @@ class Noise:
     def _memories(self, t_s: Floats) -> Iterator[tuple[Callable[[Floats], Floats], float]]:
         """Yield, for each memory, what solves for the sum of both precisions, and the logarithm of its determinant.
 
-        Each of what lasts is a chain: the inverse of its covariance has but one diagonal beside the main one, so that
-        the inverse of the sum follows from ``D^-1 - D^-1 H (K^-1 + H' D^-1 H)^-1 H' D^-1`` at linear cost. ``H`` says
-        what each link does to its reading: the slow error 1, an error of the times ``late``.
+        The slow error is a chain: the inverse of its covariance has but one diagonal beside the main one, so that the
+        inverse of the sum follows from ``D^-1 - D^-1 (K^-1 + D^-1)^-1 D^-1`` at linear cost.
         """
         from scipy.linalg import cho_solve_banded, cholesky_banded
 
         gaps = np.diff(t_s)
-        does = np.full((1, len(self.own)), math.sqrt(self.slow))
-        if self.late is not None and np.any(self.late):
-            does = np.stack([does[0], self.late])
-        many = len(does)
         for memory in MEMORIES_S:
-            chain, new = _chain(gaps, memory)
-            band = np.zeros((many + 1, many * len(self.own)))  # of both chains, link by link in turn
-            for i, each in enumerate(does):
-                band[-1, i::many] = chain[1] + each**2 / self.own
-                band[0, i::many] = chain[0]
-            if many > 1:
-                band[-2, 1::many] = does[0] * does[1] / self.own
+            band, new = _chain(gaps, memory)
+            band /= self.slow
+            band[1] += 1.0 / self.own
             factor = cholesky_banded(band, check_finite=False)
-            level = 2.0 * float(np.sum(np.log(factor[-1]))) + many * float(np.sum(np.log(new)))
+            level = 2.0 * float(np.sum(np.log(factor[1]))) + float(np.sum(np.log(self.slow * new)))
 
             def solve(right: Floats, factor: Floats = factor) -> Floats:
-                links = (right[:, None, :] * does.T[:, :, None]).reshape(-1, right.shape[1])
-                found = cho_solve_banded((factor, False), links, check_finite=False).reshape(len(right), many, -1)
-                return np.asarray(np.sum(found * does.T[:, :, None], axis=1), np.float64)
+                return np.asarray(cho_solve_banded((factor, False), right, check_finite=False), np.float64)
 
-            yield solve, level
+            yield solve, level + math.log(self.slow)
 
 
 @dataclass(frozen=True, slots=True)

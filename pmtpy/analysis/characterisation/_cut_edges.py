@@ -102,7 +102,7 @@ def beside_edges(
     edges = np.argsort(-np.abs(moves), kind="stable")[: many // 4]
     evenly = np.linspace(0.0, len(problem.y) - 1.0, many - len(edges)).round().astype(np.int64)
     rows = np.isin(np.arange(len(problem.y)), np.concatenate([edges, evenly]))
-    part, own, weights = problem.part(rows), noise.part(rows), weights[rows]
+    part, own, weights = problem.part(rows), Noise(noise.own[rows], noise.slow), weights[rows]
 
     near = [(f.family, f.point) for f in [best, *others]]
     kernels = near + [(best.family, best.point + by * np.eye(len(PARAMETERS))[0]) for by in aside.tolist()]

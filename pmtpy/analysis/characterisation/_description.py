@@ -72,11 +72,8 @@ def _spread(family: str, point: Floats, estimate: Callable[[float, dict[str, flo
 
 def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     """Return the noise of a fit's residuals, and what it makes of its parameters, from its design."""
-    uncommon = np.asarray(problem.uncommon_s * design[:, 2], np.float64)
-    noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64), uncommon)
-    # What times of updates are off by lasts, and is in the noise; what rows of a reference are, each is by itself.
-    late_s = problem.row_s if problem.own_s is None else problem.late_s
-    late, alike_s = np.asarray(late_s * design[:, 2], np.float64), fit.spread
+    noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
+    late, alike_s = np.asarray(problem.late_s * design[:, 2], np.float64), fit.spread
     if problem.own_s is not None:
         # Of means residuals show by how much they are off, unless the few flanks were followed by as many parameters;
         # that rows stood alike to all flanks that were seen, so that none is off, does not say that they would to one

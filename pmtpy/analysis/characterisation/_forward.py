@@ -147,11 +147,6 @@ class Problem:
         return ((fit.intercept - self.rest_w) / max(fit.gain, 1e-9) - _REST) / _REST_SD
 
     @property
-    def uncommon_s(self) -> float:
-        """Standard error of when each update was published, without what is common to all of them."""
-        return math.sqrt(max(self.jitter**2 - self.common**2, 0.0))
-
-    @property
     def rounded(self) -> Floats:
         """What was read, of which the least difference tells a resolution; nothing of means."""
         return self.y if self.own_s is None else self.y[:0]

@@ -63,6 +63,7 @@ from pmtpy.errors import DeclinedError
 _SECOND = 0.9  # of the first time constant: where two of them are looked for
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
 _REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
+_UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
 _USUAL = 5.0 * _REGULAR  # off it: another one, or a pause
@@ -239,7 +240,7 @@ def _chosen(
     for f in best if problem.metered else [*best, *(r for r, _ in rivals)]:
         # Errors of the instants blur a kernel, which a free shape takes up; most of the updates' are alike in all.
         names, design = design_of(problem, f)
-        late = math.hypot(problem.uncommon_s, problem.row_s) * design[:, 2]
+        late = math.hypot(_UNCOMMON_SHARE * problem.jitter, problem.row_s) * design[:, 2]
         squares, parameters = float(weights @ (f.residuals**2 - late**2)), len(names)
         if free is None or free.chance(squares, parameters) > _REFUTED:
             return fit, None

@@ -41,18 +41,16 @@ def test_a_stray_reading_makes_no_noise_and_weighs_little() -> None:
     assert noise.own[200] > 5.0 * np.median(noise.own)
 
 
-@pytest.mark.parametrize("late_w", [0.0, 1.5])
-def test_the_likelihood_is_that_of_noise_and_of_times_with_a_memory(late_w: float) -> None:
+def test_the_likelihood_is_that_of_noise_with_a_memory() -> None:
     rng = np.random.default_rng(3)
     t = np.cumsum(rng.uniform(0.05, 0.2, 60))
     residuals = rng.standard_normal(60)
-    late = late_w * rng.standard_normal(60)
-    noise = Noise(rng.uniform(0.05, 0.2, 60), 2.25, late)
+    noise = Noise(rng.uniform(0.05, 0.2, 60), 2.25)
     apart = np.abs(t[:, None] - t)
 
     each = []
     for memory in (0.3, 1.0, 3.0, 10.0):
-        covariance = (2.25 + np.outer(late, late)) * np.exp(-apart / memory) + np.diag(noise.own)
+        covariance = 2.25 * np.exp(-apart / memory) + np.diag(noise.own)
         each.append(residuals @ np.linalg.solve(covariance, residuals) + np.linalg.slogdet(covariance)[1])
     assert noise.misfit(t, residuals) == pytest.approx(np.mean(each), rel=1e-9)
     others = np.stack([np.zeros(60), residuals], axis=1)
