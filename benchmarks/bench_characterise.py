@@ -27,7 +27,7 @@ def _draw(path: Path, period_s: float, poll_s: float, polls: int, load: int) -> 
     """Write what polls of a register show that averages its period, and when its load, by that number, was switched."""
     rng, of_load = np.random.default_rng(round(1e6 * period_s)), np.random.default_rng(load)
     t = poll_s * (np.arange(polls) + rng.uniform(0.0, 0.3, polls))
-    switched = np.cumsum(of_load.exponential(0.8, round(t[-1])) + 0.03)
+    switched = np.cumsum(of_load.exponential(0.8, 2 * round(t[-1])) + 0.03)
     switched = switched[switched < t[-1] - 1.0]
     grid = np.arange(0.0, t[-1] + 1.0, _GRID_S)
     watts = np.where(np.searchsorted(switched, grid) % 2, 250.0, 80.0)

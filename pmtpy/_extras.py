@@ -29,6 +29,7 @@ EXTRAS: Mapping[str, str] = types.MappingProxyType(
         "rich": "cli",
         "scipy": "analysis",
         "textual": "live",
+        "threadpoolctl": "analysis",
         "tornado": "live",
     }
 )

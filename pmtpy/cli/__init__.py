@@ -7,6 +7,7 @@ running, 1 anything else; ``run`` and ``dump -- COMMAND`` return the command's o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import importlib
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from pmtpy._extras import EXTRAS, missing
+from pmtpy.cli._one_blas_thread import one_blas_thread
 from pmtpy.cli.command import split_command
 from pmtpy.cli.common import UNAVAILABLE, USAGE, configure_logging, exit_code, say
 from pmtpy.cli.parser import Parser
@@ -49,6 +51,7 @@ VERBS: Mapping[str, str] = types.MappingProxyType(
 )
 
 _WITH_COMMAND = {"run", "bench", "dump", "compare"}
+_ANALYSE = {"calibrate", "certify", "characterise", "compare"}
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -174,8 +177,9 @@ def _run(words: list[str], stop: Stop, args: argparse.Namespace) -> int:
         args.parser.error(f"{args.verb} takes no command after --")
     args.command, args.stop, args.ended = command, stop, None
     configure_logging(args.verbose, quiet=args.quiet)
-    with stop.heard():
-        code: int = importlib.import_module(f"pmtpy.cli.{args.verb}").run(args)
+    verb = importlib.import_module(f"pmtpy.cli.{args.verb}")
+    with stop.heard(), one_blas_thread() if args.verb in _ANALYSE else contextlib.nullcontext():
+        code: int = verb.run(args)
     return code
 
 

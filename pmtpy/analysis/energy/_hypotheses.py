@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pmtpy.analysis.energy._posterior import NormalEquations, Readings, Terms
+from pmtpy.analysis.energy._posterior import Explained, NormalEquations, Posterior, Readings, Terms
 from pmtpy.core.rows import Floats
 
 # Odds beforehand, against a power that walks: of a step just where a region begins, or ends, or near there; and of a
@@ -74,12 +74,19 @@ class Hypotheses:
         energy = np.clip(end - steps_s, 0.0, end - start)
         return cls(np.vstack([shown, energy]), mix, sd, np.log(np.concatenate(odds)), (_REACH + 0.5) * grain)
 
-    def terms(self, which: int) -> Terms:
-        """Return the unknowns of one of them."""
+    @property
+    def steps(self) -> Terms:
+        """The steps of which they consist, of which nothing is known."""
+        nothing = np.zeros(self.shown.shape[1])
+        return Terms(nothing, nothing, nothing + math.inf, np.zeros(len(self.shown)), self.shown)
+
+    def posterior(self, which: int, readings: Readings, by: Explained) -> Posterior:
+        """Return what is known if one of them holds; ``by``: readings and :attr:`steps` against the sources."""
         used = np.any(self.mix[which], axis=1)
-        nothing = np.zeros(np.count_nonzero(used))
-        columns = self.shown @ self.mix[which][used].T
-        return Terms(nothing, nothing, self.sd[which][used], np.zeros(len(columns)), columns)
+        mix, nothing = self.mix[which][used], np.zeros(np.count_nonzero(used))
+        columns = self.shown @ mix.T
+        terms = Terms(nothing, nothing, self.sd[which][used], np.zeros(len(columns)), columns)
+        return readings.posterior(by.mixed(mix), terms)
 
     def judged(self, told: NormalEquations) -> tuple[Floats, Floats, Floats]:
         """Return the joules, their variance, and the logarithm of the odds of each, shape (m,)."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from pmtpy.analysis.energy._blocks import BandedCovariance
+from pmtpy.analysis.energy._blocks import BandedCovariance, Solution
 from pmtpy.analysis.energy._cells import Differences, Sources, bounds_of
 from pmtpy.analysis.signal.estimate import Z95, student_95
 from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS
@@ -148,6 +149,36 @@ class _Variances(NamedTuple):
     slid: Floats
     stamped: Floats
     every: Floats  # all of it
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Readings and terms held against the sources at one pace, before anything is known of the terms' unknowns."""
+
+    pace: Pace
+    of: _Variances
+    shown: Floats  # shape (n, 1 + k); of the readings, what no terms explain, and what each term shows
+    energies: Floats  # shape (1 + k,); of the interval, the same
+    # shape (rows, 1 + k + 1): their differences, and those that the energy feels; and what solves for them
+    sides: Floats
+    solution: Solution
+    covariance: BandedCovariance
+
+    @cached_property
+    def seen(self) -> Floats:
+        """What readings see of each source (:meth:`BandedCovariance.seen`)."""
+        return self.covariance.seen(self.solution)
+
+    def mixed(self, mix: Floats) -> Explained:
+        """Return the same of other terms, each of which is a mixture of these, shape (l, k): nothing is solved anew."""
+        whole = np.zeros((mix.shape[1] + 2, mix.shape[0] + 2))
+        whole[0, 0] = whole[-1, -1] = 1.0
+        whole[1:-1, 1:-1] = mix.T
+        one = whole[:-1, :-1]
+        solution = replace(self.solution, found=self.solution.found @ whole)
+        return replace(
+            self, shown=self.shown @ one, energies=self.energies @ one, sides=self.sides @ whole, solution=solution
+        )
 
 
 class Readings:
@@ -288,28 +319,37 @@ class Readings:
         every[cells] += unstamped + self._beside + slid
         return _Variances(own, unstamped, slid, stamped, every)
 
-    def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
-        """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
-        sources, steps = self._sources, self._sources.steps
-        walk, cells, noise = slice(0, steps), slice(steps, steps + sources.cells), slice(steps + sources.cells, None)
+    def explained(self, pace: Pace, terms: Terms) -> Explained:
+        """Hold the readings, and what each of some terms shows of them, against sources that move at a given pace."""
+        sources = self._sources
+        cells = slice(sources.steps, sources.steps + sources.cells)
         of = self._variances(pace, terms.rising, cells)
-        variance = of.every
         straight = terms.shown - terms.columns @ terms.at
         shown = np.column_stack([self.y - straight[:-1], terms.columns[:-1]])
         sides = np.zeros((sources.rows, shown.shape[1] + 1))
         sides[: len(shown) - 1, :-1] = self._differences(shown)
-        sides[:, -1] = sources.sums(variance * self._rest)
-        # Differences of readings, of what the terms show, and of what the energy feels, each explained by the sources.
-        solved = self._covariance.solve(variance, sides)
-        within = sources.times(solved.found)
+        sides[:, -1] = sources.sums(of.every * self._rest)
+        solution = self._covariance.solve(of.every, sides)
+        energies = np.append(straight[-1], terms.columns[-1])
+        return Explained(pace, of, shown, energies, sides, solution, self._covariance)
+
+    def solve(self, pace: Pace, terms: Terms, *, judged: bool = False) -> Posterior:
+        """Find the power, the terms' unknowns and the energy for a given pace, and the evidence if it is ``judged``."""
+        return self.posterior(self.explained(pace, terms), terms, judged=judged)
+
+    def posterior(self, by: Explained, terms: Terms, *, judged: bool = False) -> Posterior:
+        """Find the same from readings and terms that are held against the sources at a pace."""
+        sources, steps, of, shown, sides = self._sources, self._sources.steps, by.of, by.shown, by.sides
+        walk, cells, noise = slice(0, steps), slice(steps, steps + sources.cells), slice(steps + sources.cells, None)
+        variance, solved = of.every, by.solution.found
+        within = sources.times(solved)
         alone, moved = variance * within[:, 0], variance[:, None] * within[:, 1:-1]
         # The terms' unknowns border the banded system: eliminate them last.
         precision = np.diag(1.0 / terms.sd**2)
-        left = sides[:, 1:-1].T @ solved.found[:, 1:-1] + precision
-        right = sides[:, 1:-1].T @ solved.found[:, 0] + precision @ terms.mean
-        seen = self._covariance.seen(solved) if terms.rising or not judged else np.zeros(0)
+        left = sides[:, 1:-1].T @ solved[:, 1:-1] + precision
+        right = sides[:, 1:-1].T @ solved[:, 0] + precision @ terms.mean
         if terms.rising:
-            scattered = float(of.stamped @ seen[cells])
+            scattered = float(of.stamped @ by.seen[cells])
             left, right = _drawn_out(left, right, terms, terms.rising.felt, scattered)
         spread = np.linalg.inv(left)
         unknowns = spread @ right
@@ -317,7 +357,7 @@ class Readings:
         found = alone - moved @ unknowns
         level = self._differences.level(shown)
         joules = self._length * float(level[0] - level[1:] @ unknowns) + float(self._rest @ found)
-        felt = terms.columns[-1] - self._length * level[1:] - sides[:, 1:-1].T @ solved.found[:, -1]
+        felt = by.energies[1:] - self._length * level[1:] - sides[:, 1:-1].T @ solved[:, -1]
         missing = self._rest - within[:, -1]  # what the readings leave of each source in the energy
         begins = float(level[0] - level[1:] @ unknowns - sources.level @ found)
         walked = np.cumsum(np.append(begins, found[:steps] * self._apart))
@@ -326,21 +366,21 @@ class Readings:
         evidence, moments = 0.0, tuple[tuple[Floats, Floats], ...]()
         sums = tuple[tuple[float, float], ...]()
         if judged:
-            left_over = float(sides[:, 0] @ solved.found[:, 0] + terms.mean @ precision @ terms.mean)
+            left_over = float(sides[:, 0] @ solved[:, 0] + terms.mean @ precision @ terms.mean)
             left_over -= float(right @ spread @ right)
-            evidence = -2.0 * float(np.sum(np.log(terms.sd))) - solved.log_determinant
+            evidence = -2.0 * float(np.sum(np.log(terms.sd))) - by.solution.log_determinant
             evidence = (evidence - float(np.linalg.slogdet(left)[1]) - left_over) / 2.0
-            known *= self._widened(pace, (of.own * missing**2)[: cells.stop], known)
+            known *= self._widened(by.pace, (of.own * missing**2)[: cells.stop], known)
         else:
-            told = _Told(variance, found, seen, np.sum((moved @ spread) * moved, 1) / variance**2)
+            told = _Told(variance, found, by.seen, np.sum((moved @ spread) * moved, 1) / variance**2)
             moments = tuple(told.of(of.own[where], where) for where in (walk, cells, noise))
             sums = told.summed(of.unstamped, cells), told.summed(of.slid, cells)
         return Posterior(
-            joules + float(straight[-1] + terms.columns[-1] @ unknowns),
+            joules + float(by.energies[0] + by.energies[1:] @ unknowns),
             known,
             self.bounds_s,
             np.asarray(walked + found[cells] / self._root, np.float64),
-            pace.scatter,
+            by.pace.scatter,
             np.asarray(unknowns, np.float64),
             np.asarray(spread, np.float64),
             np.asarray(shown[:, 0] - shown[:, 1:] @ unknowns, np.float64),
@@ -349,27 +389,21 @@ class Readings:
             sums,
         )
 
-    def normal(self, pace: Pace, columns: Floats) -> NormalEquations:
-        """Return what the readings tell of terms, shape (n + 1, k) as in :class:`Terms`, any of which may be there."""
-        sources = self._sources
-        cells = slice(sources.steps, sources.steps + sources.cells)
-        of = self._variances(pace, None, cells)
-        shown = np.column_stack([self.y, columns[:-1]])
-        sides = np.zeros((sources.rows, shown.shape[1] + 1))
-        sides[: len(shown) - 1, :-1] = self._differences(shown)
-        sides[:, -1] = sources.sums(of.every * self._rest)
-        solved = self._covariance.solve(of.every, sides)
-        y, moved, energy = sides[:, 0], sides[:, 1:-1], solved.found[:, -1]
-        within, level = sources.times(solved.found[:, [0, -1]]), self._differences.level(shown)
+    def normal(self, by: Explained) -> NormalEquations:
+        """Return what the readings tell of terms any of which may be there."""
+        sources, of, solved = self._sources, by.of, by.solution.found
+        y, moved, energy = by.sides[:, 0], by.sides[:, 1:-1], solved[:, -1]
+        within, level = sources.times(solved[:, [0, -1]]), self._differences.level(by.shown)
         missing = self._rest - within[:, 1]
         known = float(of.every @ missing**2)
+        left = (of.own * missing**2)[: sources.steps + sources.cells]
         return NormalEquations(
-            moved.T @ solved.found[:, 1:-1],
-            solved.found[:, 0] @ moved,
-            columns[-1] - self._length * level[1:] - energy @ moved,
+            moved.T @ solved[:, 1:-1],
+            solved[:, 0] @ moved,
+            by.energies[1:] - self._length * level[1:] - energy @ moved,
             float(self._length * level[0] + self._rest @ (of.every * within[:, 0])),
-            known * self._widened(pace, (of.own * missing**2)[: cells.stop], known),
-            -(solved.log_determinant + float(y @ solved.found[:, 0])) / 2.0,
+            known * self._widened(by.pace, left, known),
+            -(by.solution.log_determinant + float(y @ solved[:, 0])) / 2.0,
         )
 
 

@@ -38,15 +38,17 @@ def explained_alone(readings: Readings, region: tuple[float, float]) -> tuple[Po
     calm = readings.calm(pace, region, may.reach_s)
     for _ in range(MORE_ROUNDS):
         pace = readings.next(pace, readings.solve(pace, nothing))
-        *_, odds = may.judged(readings.normal(calm, may.shown))
+        by = readings.explained(calm, may.steps)
+        *_, odds = may.judged(readings.normal(by))
         likely = np.argsort(-odds, kind="stable")[:_PACED]
         share = np.exp(odds[likely] - odds[likely[0]])
-        beside = [readings.next(calm, readings.solve(calm, may.terms(int(i)))) for i in likely]
+        beside = [readings.next(calm, may.posterior(int(i), readings, by)) for i in likely]
         calm = Pace.mean(beside, share / np.sum(share))
     pace, calm = readings.stated(pace), readings.stated(calm)
-    joules, variance, odds = may.judged(readings.normal(calm, may.shown))
+    by = readings.explained(calm, may.steps)
+    joules, variance, odds = may.judged(readings.normal(by))
     walks = readings.solve(pace, nothing, judged=True)
-    steps = readings.solve(calm, may.terms(int(np.argmax(odds))))
+    steps = may.posterior(int(np.argmax(odds)), readings, by)
     share = np.exp(np.append(odds, walks.evidence) - max(float(np.max(odds)), walks.evidence))
     share /= np.sum(share)
     joules, variance = np.append(joules, walks.joules), np.append(variance, walks.variance)
