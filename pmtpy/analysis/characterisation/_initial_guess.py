@@ -91,10 +91,16 @@ class Grid:
             out[:, j] += np.multiply(q, out[:, j + 1], out=older)
         return out
 
+    def _energy(self) -> Floats:
+        """Return the energy of the reference, centred, from each lag to the last; shape (updates, lags)."""
+        energy = np.zeros((len(self.t), len(self.lags_s)))
+        np.cumsum(self.power[:, ::-1], axis=1, out=energy[:, -2::-1])
+        energy *= self.step_s
+        return energy
+
     def triangles(self) -> tuple[Floats, Floats]:
         """Return the bases of triangles, shape (m,), and the losses over base and offset."""
-        energy = np.concatenate([np.cumsum(self.power[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.t), 1))], axis=1)
-        table = np.cumsum((energy[:, ::-1] * self.step_s), axis=1)[:, ::-1] * self.step_s
+        table = np.cumsum(self._energy()[:, ::-1], axis=1)[:, ::-1] * self.step_s
         along, gram = table.T @ self.y, table.T @ table
         halves = np.arange(1, (len(self.lags_s) - self.offsets) // 2)
         losses = np.empty((len(halves), self.offsets))
@@ -111,8 +117,9 @@ class Grid:
 
     def windows(self, slow: Floats | None, tau_s: float) -> tuple[Floats, Floats]:
         """Return the windows, shape (m,), and the losses over window and offset behind a one-pole or none."""
-        energy = np.concatenate([np.cumsum(self.power[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.t), 1))], axis=1)
-        table = energy * self.step_s if slow is None else energy * self.step_s - tau_s * slow
+        table = self._energy()
+        if slow is not None:
+            table -= tau_s * slow
         along, gram = table.T @ self.y, table.T @ table
         own = np.diag(gram)
         cells = np.arange(1, len(self.lags_s) - self.offsets)

@@ -84,11 +84,9 @@ def tidy(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
         msg = f"times and values must be two rows of equal length, not {t.shape} and {v.shape}"
         raise ValueError(msg)
     good = np.isfinite(t) & np.isfinite(v)
-    t, v = t[good], v[good]
-    if len(t) == 0:
-        return t, v
-    ahead = np.concatenate([[True], t[1:] > np.maximum.accumulate(t)[:-1]])
-    return t[ahead], v[ahead]
+    newest = np.maximum.accumulate(np.where(good, t, -np.inf))
+    good[1:] &= t[1:] > newest[:-1]
+    return (t, v) if good.all() else (t[good], v[good])  # millions of polls are not held twice
 
 
 def stamp_step(t_s: Floats) -> float:
