@@ -93,7 +93,7 @@ class Grid:
 
     def _energy(self) -> Floats:
         """Return the energy of the reference, centred, from each lag to the last; shape (updates, lags)."""
-        energy = np.zeros((len(self.t), len(self.lags_s)))
+        energy = np.zeros((len(self.t), len(self.lags_s)), order="F")
         np.cumsum(self.power[:, ::-1], axis=1, out=energy[:, -2::-1])
         energy *= self.step_s
         return energy
