@@ -109,22 +109,44 @@ def design_of(problem: Problem, fit: Fit) -> tuple[list[str], Floats]:
     density = _density(problem, fit)
     moved = np.ones(len(problem.y))
     for name in names:
-        step, at = np.zeros(len(PARAMETERS)), PARAMETERS.index(name)
         # A share of a width that is next to nothing is lost in the rounding of stamps since an epoch.
-        step[at] = steps.get(name, max(0.02 * float(fit.point[at]), problem.step_s))
-        up, down = fit.point + step, fit.point - step
-        down[1:4] = np.maximum(down[1:4], 0.0)
-        change = problem.filtered(up, fit.family) - problem.filtered(down, fit.family)
-        column = np.asarray(fit.gain * change / (up[at] - down[at]), np.float64)
-        told = moved  # wander and rate move a kernel as a whole, too
-        if density and name not in ("wander", "rate"):
-            scatter = _scatter(problem, density, (fit.family, up), (fit.family, down)) / (up[at] - down[at])
-            told = _standing_out(column, scatter)
-        if name == "offset":
-            moved = told
-        columns.append(column * told)
+        step = steps.get(name, max(0.02 * float(fit.point[PARAMETERS.index(name)]), problem.step_s))
+        whole = name in ("wander", "rate")  # these move a kernel as a whole, as the offset does
+        column, told = _by(problem, fit, name, step, 0.0 if whole else density)
+        moved = told if name == "offset" else moved
+        columns.append(column * (moved if whole else told))
     design = np.stack(columns, axis=1)
     return ["gain", "intercept", *names], design
+
+
+def _by(problem: Problem, fit: Fit, name: str, step: float, density: float) -> tuple[Floats, Floats]:
+    """Return the derivative of the readings by a parameter, and which share of each stands out from the noise."""
+    at = PARAMETERS.index(name)
+    change = step * np.eye(len(PARAMETERS))[at]
+    up, down = fit.point + change, fit.point - change
+    down[1:4] = np.maximum(down[1:4], 0.0)
+    apart = problem.filtered(up, fit.family) - problem.filtered(down, fit.family)
+    column = np.asarray(fit.gain * apart / (up[at] - down[at]), np.float64)
+    if not density:
+        return column, np.ones(len(column))
+    scatter = _scatter(problem, density, (fit.family, up), (fit.family, down)) / (up[at] - down[at])
+    return column, _standing_out(column, scatter)
+
+
+def misfits(problem: Problem, least: Fit, noise: Noise) -> Callable[[Fit], float]:
+    """Return what tells of a fit minus twice the log-likelihood of the readings, and of what is known beforehand.
+
+    The noise is one for all fits, from ``least``; but what errors of the instants do is what each kernel makes of them.
+    One that sees no edge moves with none: by another's slopes it would be forgiven what it does not explain.
+    """
+    told, density = told_by(problem, least), _density(problem, least)
+
+    def misfit(fit: Fit) -> float:
+        slope, share = _by(problem, fit, "offset", problem.step_s, density)
+        shaken = replace(noise, late=np.asarray(problem.jitter * slope * share, np.float64))
+        return shaken.misfit(problem.t, told(fit)) + problem.unusual(fit) ** 2
+
+    return misfit
 
 
 def told_by(problem: Problem, least: Fit) -> Callable[[Fit], Floats]:

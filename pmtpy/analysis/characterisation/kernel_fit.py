@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.characterisation._cut_edges import beside_edges
-from pmtpy.analysis.characterisation._description import describe, design_of, errors, told_by
+from pmtpy.analysis.characterisation._description import describe, design_of, errors, misfits
 from pmtpy.analysis.characterisation._families import (
     BOTH,
     BOXCAR,
@@ -176,12 +176,7 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     fits = [polish(problem, f.family, f.point, weights) for f in fits]
     least = min(fits, key=lambda f: f.loss)
     noise, _ = errors(problem, least, design_of(problem, least)[1])
-    told = told_by(problem, least)
-
-    def misfit(f: Fit) -> float:
-        """Minus twice the log-likelihood of readings, and of what is known before."""
-        return noise.misfit(problem.t, told(f)) + problem.unusual(f) ** 2
-
+    misfit = misfits(problem, least, noise)
     minima = [(f, misfit(f)) for f in fits]
     each = {f.family: (f, m) for f, m in sorted(minima, key=lambda row: -row[1])}  # the best of each family
     found = {family: row for family, row in each.items() if family not in RIVALS}
@@ -195,8 +190,10 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
             rows = _profile(problem, shape, top, weights, (name, misfit, low))
             fit = profiled(fit, shape.family, name, [(f, m - low) for f, m in rows], problem.late_s)
             slopes += rows
-    top, low = found[fit.best.family]
-    cut = beside_edges(problem, top, [f for f, _ in found.values()], weights, noise)
+    # What errors of the instants do at edges is weighed there, from the kernel that needs none.
+    still = misfits(replace(problem, jitter=0.0), least, noise)
+    top = min((f for f in fits if f.family not in RIVALS), key=still)
+    cut, low = beside_edges(problem, top, [f for f, _ in found.values()], weights, noise), misfit(top)
     slopes += [(f, low + worse) for f, worse in cut if not fit.best.gain.contains(f.gain)]
     if not problem.metered:
         fit = nearest(fit)
@@ -399,8 +396,8 @@ def _pure(problem: Problem, best: Fit, weights: Floats) -> bool:
     mixed_w = math.sqrt(12.0) * mixed_sd
     start = np.array([offset + window / 2.0 + tau - mixed_w / 2.0 - mixed_tau, mixed_w, mixed_tau, *others])
     mixed = polish(problem, BOTH, start, weights, fixed="tau" if window else "window")
-    worse = noise.misfit(problem.t, told_by(problem, best)(mixed)) - noise.misfit(problem.t, best.residuals)
+    misfit = misfits(problem, best, noise)
     return (
-        worse
+        misfit(mixed) - misfit(best)
         > student_95(max(spread.freedom(np.array([float(name in ("window", "tau")) for name in names])), 2.0)) ** 2
     )

@@ -57,6 +57,28 @@ def test_the_likelihood_is_that_of_noise_with_a_memory() -> None:
     assert noise.misfits(t, others)[1] == pytest.approx(np.mean(each), rel=1e-9)
 
 
+def test_the_likelihood_is_a_mean_over_how_far_the_times_of_updates_may_be_off() -> None:
+    rng = np.random.default_rng(8)
+    t = np.cumsum(rng.uniform(0.05, 0.2, 60))
+    residuals, late = rng.standard_normal(60), 1.5 * rng.standard_normal(60)
+    noise = Noise(rng.uniform(0.05, 0.2, 60), 2.25, late)
+    apart = np.abs(t[:, None] - t)
+
+    each = []
+    for share in (0.1, 0.3, 1.0, 3.0):
+        of_share = []
+        for memory in (0.3, 1.0, 3.0, 10.0):
+            lasting = (2.25 + share**2 * np.outer(late, late)) * np.exp(-apart / memory)
+            covariance = lasting + np.diag(noise.own)
+            of_share.append(residuals @ np.linalg.solve(covariance, residuals) + np.linalg.slogdet(covariance)[1])
+        each.append(np.mean(of_share))
+    expected = -2.0 * np.log(np.mean(np.exp(np.array(each) / -2.0)))
+    assert noise.misfit(t, residuals) == pytest.approx(expected, rel=1e-9)
+    # What errors of the times may have done is far likelier than without them, and no reason to name another shape.
+    assert noise.misfit(t, 2.0 * late) < Noise(noise.own, 2.25).misfit(t, 2.0 * late) - 100.0
+    assert noise.misfit(t, 1e6 * residuals) > 1e6  # no number is too large for it
+
+
 def _spread(design: Floats, residuals: Floats, t: Floats) -> Spread:
     noise, late = Noise(np.full(len(t), 0.01), 1e-8), (np.zeros(len(t)), 0.1)
     return Spread.of(t, design, residuals, noise, prior={-1: Number(0.0, 1e3)}, late=late)
