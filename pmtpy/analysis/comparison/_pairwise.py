@@ -288,16 +288,16 @@ def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared, base: Prepa
 
 
 def _clock_offset(clock: ClockFit, fit: KernelFit | None, p: Prepared, base: Prepared) -> Estimate:
-    """Return how far the clocks are apart, with what is not known of where in what it averages a row is stamped.
+    """Return how far the clocks are apart, with what is not known of how old what a row shows is at its stamp.
 
-    Curves are laid upon each other without that, since both are taken the same way.
+    Curves are laid upon each other without that, since what rows have in common moves nothing between them.
     """
     early, (youngest, oldest) = 0.0, base.ages_s
     if not p.stamped_late:
         early = -p.ages_s[0]
         if fit is not None:  # half of what it averages over was taken off as its age
             early = max(2.0 * (fit.best.lag_s.value - fit.best.offset_s.value), p.updates.period_s)
-    lag = clock.lag_s
+    lag = clock.lag_s.widened(Z95 * math.hypot(p.delay_s[1], base.delay_s[1]))
     return Estimate(lag.value, lag.low + youngest, lag.high + early + oldest)
 
 
