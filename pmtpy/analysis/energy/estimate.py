@@ -22,7 +22,15 @@ from pmtpy.analysis.energy._without_stamps import ahead_of_mean, explained_alone
 from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
-from pmtpy.analysis.uncertainty.in_step import aliasing, in_step_with, joules_in_step, rests, top_unseen
+from pmtpy.analysis.uncertainty.in_step import (
+    aliasing,
+    in_step_with,
+    joules_in_step,
+    left_out_s,
+    rests,
+    span_of_powers,
+    top_unseen,
+)
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
@@ -167,7 +175,7 @@ def region_energy(
         return unstamped()
     stamped = StampedLoad.beforehand(load, response, t, seen, region)
     found, share = explained_by_stamps(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
-    energy = _by_stamps(found, stamped, notes, rounded_w=rounded)
+    energy = _left_out(_by_stamps(found, stamped, notes, rounded_w=rounded), stamped, seen)
     if share * (1.0 + NAMED) > NAMED:
         return energy
     both = mixture([(share, energy), (1.0 - share, unstamped())], "stamps")
@@ -292,6 +300,28 @@ def _by_stamps(found: Posterior, load: StampedLoad, gaps: tuple[str, ...], *, ro
     # Where updates are missing no other load would be known better.
     warnings = energy.warnings if gaps or share <= _HARDLY_KNOWN_U else (*energy.warnings, _hardly(share))
     return replace(energy, warnings=warnings, evidence=found.evidence)
+
+
+def _left_out(energy: Energy, load: StampedLoad, shown_w: Floats) -> Energy:
+    """State what the energy may be if all blocks do alike where no reading looks: no stamp says that they are even."""
+    response, on = load.response, load.load
+    left_s = left_out_s(response, load.t_s, on.on_s[(on.on_s > load.t_s[0]) & (on.on_s < load.t_s[-1])])
+    if not left_s:
+        return energy
+    lowest, highest = span_of_powers(shown_w)
+    blocks_s = np.minimum(on.off_s, load.region[1]) - np.maximum(on.on_s, load.region[0])
+    by = float(np.sum(np.clip(blocks_s, 0.0, left_s))) * (highest - lowest)
+    aliased = energy.low - by, energy.high + by
+    why = aliasing(
+        energy.joules,
+        (energy.high - energy.low) / 2.0,
+        aliased,
+        lowest_w=lowest,
+        covers=response.coverage,
+        period=in_step_with(response.period_s, response.window_s),
+        cure="readings look away from each stamped block at the same place: let blocks last longer or shorter, in turn",
+    )
+    return replace(energy, aliased=aliased, warnings=(*filter(None, [why]), *energy.warnings))
 
 
 def _off_the_stamps(early_s: float, late_s: float) -> str:

@@ -23,6 +23,7 @@ _PHASES = 64  # in which a period is divided to see which of them a kernel prefe
 _MAX_FOLDS = 8  # load periods in one of the readings; more are told apart by no kernel that sees an eighth of it
 # A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
 _MIN_LEFT_OUT = 0.25
+_BY_CHANCE = 0.01  # instants that keep no step leave as much out in so many cases
 _ON_TOP = 0.1  # of the span of the powers: readings this near to the highest show it
 _REST = 0.2  # of the highest power shown: less than that between the highest and the lowest, no rest was shown
 # How much wider than the interval, and how wide, as a share of the energy, such an interval is before it is said.
@@ -101,6 +102,34 @@ def top_unseen(
         return True
     lasts = _longest(t_s, top & ~inside)
     return lasts < max(longest if math.isfinite(longest) else shortest, response.period_s)
+
+
+def left_out_s(response: Response, t_s: Floats, begun_s: Floats) -> float:
+    """Return for how long readings look away from all that begins at these instants, at one place; 0: at none.
+
+    Of n instants that keep no step the widest of the gaps between their phases is a share x of a period, or more, in
+    n (1 - x)^(n - 1) of all cases at the most (Whitworth 1897; David, Nagaraja, Order Statistics, section 6.4).
+
+    Parameters
+    ----------
+    t_s : float64, shape (n,)
+        When readings were published.
+    """
+    n = len(begun_s)
+    if n == 0:
+        return 0.0
+    period, after = response.period_s, np.minimum(t_s.searchsorted(begun_s), len(t_s) - 1)
+    phase = np.sort(np.mod(t_s[after] - begun_s, period)) / period
+    widest = float(np.max(np.diff(np.append(phase, phase[0] + 1.0))))
+    left = widest - response.coverage
+    by_chance = n * (1.0 - widest) ** (n - 1)
+    return left * period if left > _MIN_LEFT_OUT and by_chance < _BY_CHANCE else 0.0
+
+
+def span_of_powers(shown_w: Floats) -> tuple[float, float]:
+    """Return the lowest and the highest power that a load may have: as shown, or from nothing if no rest was shown."""
+    lowest, highest = float(np.min(shown_w)), float(np.max(shown_w))
+    return (0.0 if highest - lowest < _REST * highest else lowest), highest
 
 
 def rests(response: Response, t_s: Floats, watts: Floats) -> bool:

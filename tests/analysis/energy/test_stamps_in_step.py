@@ -52,6 +52,18 @@ def test_scattering_stamps_are_no_phases_of_a_load_that_keeps_step(fraction: flo
         assert off < 1.0 or (off < 2.0 and found.warnings), (seed, off)
 
 
+def test_blocks_that_are_uneven_where_no_reading_looks_are_in_the_worst_case() -> None:
+    """Steps of 1 s, 250 W and for their second half 110 W, of which readings of 1 s see the first half alone."""
+    t, on = np.arange(0.0, 60.0), np.arange(2.7, 50.0)
+    watts = np.where((t > 2.7) & (t < 50.6), 250.0, 60.0)
+    load = LoadIntervals(on, on + 0.9)
+    found = region_energy(t, watts, Response(1.0, 0.01, noise_w=0.5), start_s=2.7, end_s=49.6, load=load)
+    true = 47 * (0.45 * 250.0 + 0.45 * 110.0) + 46 * 0.1 * 60.0
+    assert not found.low <= true <= found.high  # nothing that was recorded tells
+    assert found.aliased[0] < true < found.aliased[1]
+    assert any("at the same place" in why for why in found.warnings)
+
+
 def test_what_ran_where_nothing_was_stamped_has_a_size() -> None:
     # Terms that hardly anything tells leave cells less sure than they were: of all together less than nothing was
     # known, so that the mean square came out negative.
