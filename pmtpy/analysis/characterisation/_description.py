@@ -149,6 +149,25 @@ def misfits(problem: Problem, least: Fit, noise: Noise) -> Callable[[Fit], float
     return misfit
 
 
+def rises_late(problem: Problem, fit: Fit) -> Estimate:
+    """Return by how much later than a load's falls the readings follow its rises, seconds.
+
+    As if it were one parameter more of the fit: a load that does what its stamps say rises and falls alike.
+    """
+    edges, levels = problem.reference.rows_s, problem.reference.watts()
+    step = min(problem.step_s, float(np.min(np.diff(edges))) / 3.0)
+
+    def moved(by_s: float) -> Floats:
+        later = PowerTrace.of_levels(np.where(np.diff(levels) > 0.0, edges + by_s, edges), levels)
+        return replace(problem, reference=later, respond=Responder(later)).filtered(fit.point, fit.family)
+
+    column, at = fit.gain * (moved(step) - moved(-step)) / (2.0 * step), 3 + len(widths_of(fit.family))
+    design = np.insert(design_of(problem, fit)[1], at, column, axis=1)
+    _, spread = errors(problem, fit, design)
+    alone = np.eye(design.shape[1])[at]
+    return Estimate.normal(float(spread.shift[at]), spread.deviation(alone), spread.freedom(alone))
+
+
 def told_by(problem: Problem, least: Fit) -> Callable[[Fit], Floats]:
     """Return what leaves the residuals of a fit without what the reference's noise alone makes them differ by.
 

@@ -10,13 +10,13 @@ response, and is in the intervals. Pure; times are seconds, powers watts.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import FEWEST_BLOCKS, fit_kernel, regular_period
 from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
+from pmtpy.analysis.signal.estimate import STANDS_OUT
 from pmtpy.analysis.signal.trace import OFF_S, PowerTrace
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates
 from pmtpy.core.load_intervals import LoadIntervals
@@ -27,7 +27,7 @@ _PAUSE_S = 0.5  # a card that rests longer changes its clocks
 _DROPPED_S = 1.0  # of a run, as the publishers drop
 
 
-def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, str]:
+def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tuple[KernelFit, tuple[str, ...]]:
     """Fit the response kernel against the switching of a load.
 
     Parameters
@@ -40,7 +40,7 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     Returns
     -------
     tuple
-        The fit, and what was taken for granted (or nothing).
+        The fit, and what is to be said of it.
 
     Only the time is looked at that :func:`known_part` says.
 
@@ -58,9 +58,10 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
     repeats = regular_period(load.on_s[(load.on_s >= start - _DROPPED_S) & (load.on_s <= end)])
     repeats = repeats if used is inside else None
     fit = fit_kernel(used, reference, metered=False, rest_w=rest, repeats_s=repeats)
-    note = ""
+    notes = []
     if repeats is not None:
-        note = f"the load repeats every {1e3 * repeats:.3g} ms, so of several offsets the one nearest to zero was taken"
+        offsets = "so of several offsets the one nearest to zero was taken"
+        notes.append(f"the load repeats every {1e3 * repeats:.3g} ms, {offsets}")
     best = fit.best
     if fit.family != AMBIGUOUS and best.offset_s.high < -(poll_s + EARLY_S):
         msg = (
@@ -68,14 +69,17 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
             "follow its stamps, and without a meter its ramps cannot be told from the sensor's"
         )
         raise DeclinedError(msg)
-    best = replace(
-        best,
-        window_s=best.window_s and best.window_s.widened(EDGE_DELAY_S),
-        tau_s=best.tau_s and best.tau_s.widened(EDGE_DELAY_S),
-        offset_s=best.offset_s.widened(EDGE_DELAY_S),
-        lag_s=best.lag_s.widened(EDGE_DELAY_S),
-    )
-    return replace(fit, best=best), note
+    late = fit.rises_late_s
+    if late is None or late.contains(0.0):
+        return fit.widened(EDGE_DELAY_S), tuple(notes)
+    if abs(late.value) > max(STANDS_OUT * late.sd, 2.0 * EDGE_DELAY_S):
+        by = f"{1e3 * abs(late.value):.2g} ms {'later' if late.value > 0.0 else 'earlier'}"
+        notes.append(
+            f"readings follow the load's rises {by} than its falls: it does not do what its stamps say, and kernel and "
+            "lag may be off by more than is stated; only a meter tells what it does"
+        )
+    # By its rises a lag is as much more than by its falls, and which of them is the sensor's, stamps do not tell.
+    return fit.widened(max(EDGE_DELAY_S, -late.low / 2.0, late.high / 2.0)), tuple(notes)
 
 
 def known_part(updates: Updates, load: LoadIntervals) -> tuple[Updates, LoadIntervals]:

@@ -223,9 +223,8 @@ def _kernel(
     if load is None:
         msg = "needs a reference: a meter, or the stamps of the load"
         raise DeclinedError(msg)
-    fit, note = fit_load_kernel(updates, load, lattice.poll_s)
-    if note:
-        remarks.notes.append(f"kernel: {note}")
+    fit, notes = fit_load_kernel(updates, load, lattice.poll_s)
+    remarks.notes += [f"kernel: {note}" for note in notes]
     return fit
 
 

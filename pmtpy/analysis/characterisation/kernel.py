@@ -57,6 +57,16 @@ class Shape:
             offset_s=self.offset_s.widened(Z95 * (window / 2.0 + tau)),
         ).not_negative()
 
+    def widened(self, by_s: float) -> Shape:
+        """Return the shape with widths and times that may be off by as much more."""
+        return replace(
+            self,
+            window_s=self.window_s and self.window_s.widened(by_s),
+            tau_s=self.tau_s and self.tau_s.widened(by_s),
+            offset_s=self.offset_s.widened(by_s),
+            lag_s=self.lag_s.widened(by_s),
+        )
+
     def not_negative(self) -> Shape:
         """Return the shape with intervals of its widths that do not reach below none, as those of a fit may."""
         window, tau, spread = (e and e.not_negative() for e in (self.window_s, self.tau_s, self.spread_s))
@@ -81,6 +91,9 @@ class KernelFit:
     # shapes that are never named, where they may be the kernel: of a triangle ``window_s`` is the width, of two poles
     # in a row nothing but the spread is told
     rivals: tuple[Shape, ...] = ()
+    # by how much later after its stamps a load rises than it falls; None where too few of either were seen, or a meter
+    # shows what the load does
+    rises_late_s: Estimate | None = None
 
     @property
     def likely(self) -> tuple[Shape, ...]:
@@ -137,6 +150,11 @@ class KernelFit:
         shapes, rivals = (tuple(shape.not_negative() for shape in each) for each in (self.shapes, self.rivals))
         spread = self.spread_s and self.spread_s.not_negative()
         return replace(self, best=self.best.not_negative(), shapes=shapes, rivals=rivals, spread_s=spread)
+
+    def widened(self, by_s: float) -> KernelFit:
+        """Return the fit with widths and times that may be off by as much more."""
+        shapes, rivals = (tuple(shape.widened(by_s) for shape in each) for each in (self.shapes, self.rivals))
+        return replace(self, best=self.best.widened(by_s), shapes=shapes, rivals=rivals)
 
     def by_means(self, cell_s: float, period_s: float) -> KernelFit:
         """Return the fit with the doubt of a reference that is known as means over cells alone.

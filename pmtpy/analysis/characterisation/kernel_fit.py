@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.characterisation._cut_edges import beside_edges
-from pmtpy.analysis.characterisation._description import describe, design_of, errors, misfits
+from pmtpy.analysis.characterisation._description import describe, design_of, errors, misfits, rises_late
 from pmtpy.analysis.characterisation._families import (
     BOTH,
     BOXCAR,
@@ -196,9 +196,16 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     cut, low = beside_edges(problem, top, [f for f, _ in found.values()], weights, noise), misfit(top)
     slopes += [(f, low + worse) for f, worse in cut if not fit.best.gain.contains(f.gain)]
     if not problem.metered:
-        fit = nearest(fit)
+        fit = replace(nearest(fit), rises_late_s=_rises_late(problem, found[fit.best.family][0]))
     fit = with_doubt(fit, minima, slopes)
     return fit if free is None else refuted(fit, *free)
+
+
+def _rises_late(problem: Problem, fit: Fit) -> Estimate | None:
+    """Return by how much later a load rises than it falls, after its stamps; None if too little of it was seen."""
+    edges, at = problem.reference.rows_s, problem.at(fit.point)
+    seen = np.count_nonzero((edges > at[0]) & (edges < at[-1]))
+    return rises_late(problem, fit) if seen >= FEWEST_BLOCKS else None
 
 
 def _telling(updates: Updates, reference: PowerTrace, *, metered: bool) -> tuple[Updates, PowerTrace]:
