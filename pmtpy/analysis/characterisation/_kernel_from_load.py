@@ -69,17 +69,16 @@ def fit_load_kernel(updates: Updates, load: LoadIntervals, poll_s: float) -> tup
             "follow its stamps, and without a meter its ramps cannot be told from the sensor's"
         )
         raise DeclinedError(msg)
-    late = fit.rises_late_s
-    if late is None or late.contains(0.0):
-        return fit.widened(EDGE_DELAY_S), tuple(notes)
-    if abs(late.value) > max(STANDS_OUT * late.sd, 2.0 * EDGE_DELAY_S):
+    late, open_s = fit.rises_late_s, EDGE_DELAY_S
+    if late is not None and abs(late.value) > max(STANDS_OUT * late.sd, 2.0 * EDGE_DELAY_S):
+        # By its rises a lag is as much more than by its falls, and which of them is the sensor's, stamps do not tell.
+        open_s = max(-late.low, late.high) / 2.0
         by = f"{1e3 * abs(late.value):.2g} ms {'later' if late.value > 0.0 else 'earlier'}"
         notes.append(
             f"readings follow the load's rises {by} than its falls: it does not do what its stamps say, and kernel and "
             "lag may be off by more than is stated; only a meter tells what it does"
         )
-    # By its rises a lag is as much more than by its falls, and which of them is the sensor's, stamps do not tell.
-    return fit.widened(max(EDGE_DELAY_S, -late.low / 2.0, late.high / 2.0)), tuple(notes)
+    return fit.widened(open_s), tuple(notes)
 
 
 def known_part(updates: Updates, load: LoadIntervals) -> tuple[Updates, LoadIntervals]:
