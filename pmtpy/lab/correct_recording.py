@@ -91,8 +91,8 @@ def correct_recording(
     if not profile.response.shaped:
         msg = (
             "the profile does not know the kernel of its sensor, so only gain and offset could be corrected: "
-            "characterise the sensor under an irregular load, by its stamps or beside a meter that reads several times as "
-            "often, and make the profile from that"
+            "characterise the sensor under an irregular load, by its stamps or beside a meter that reads several times "
+            "as often, and make the profile from that"
         )
         raise CalibrationError(msg)
     path = table.attrs["path"]

@@ -331,7 +331,8 @@ def _off_the_stamps(early_s: float, late_s: float) -> str:
     ]
     return (
         f"the readings follow the load best if its stamps are off, {' and '.join(said)}, and are corrected for that: "
-        "were they taken when the work had ended, and by the same clock?"
+        "were they taken when the work had ended, and by the same clock? So it looks, too, if a block begins or ends "
+        "with less power than it has between"
     )
 
 
