@@ -308,20 +308,11 @@ def _left_out(energy: Energy, load: StampedLoad, shown_w: Floats) -> Energy:
     left_s = left_out_s(response, load.t_s, on.on_s[(on.on_s > load.t_s[0]) & (on.on_s < load.t_s[-1])])
     if not left_s:
         return energy
-    lowest, highest = span_of_powers(shown_w)
+    lowest, highest = span_of_powers(float(np.min(shown_w)), float(np.max(shown_w)))
     blocks_s = np.minimum(on.off_s, load.region[1]) - np.maximum(on.on_s, load.region[0])
     by = float(np.sum(np.clip(blocks_s, 0.0, left_s))) * (highest - lowest)
-    aliased = energy.low - by, energy.high + by
-    why = aliasing(
-        energy.joules,
-        (energy.high - energy.low) / 2.0,
-        aliased,
-        lowest_w=lowest,
-        covers=response.coverage,
-        period=in_step_with(response.period_s, response.window_s),
-        cure="readings look away from each stamped block at the same place: let blocks last longer or shorter, in turn",
-    )
-    return replace(energy, aliased=aliased, warnings=(*filter(None, [why]), *energy.warnings))
+    cure = "readings look away from each stamped block at the same place: let blocks last longer or shorter, in turn"
+    return _worst_case(energy, response, (energy.low - by, energy.high + by), lowest, cure)
 
 
 def _off_the_stamps(early_s: float, late_s: float) -> str:
@@ -392,15 +383,20 @@ def _in_step(
     powers = lowest if rests(response, *shown) else min(lowest, 0.0), highest
     seconds = region[1] - region[0]
     least, most = joules_in_step(response, energy.joules, seconds, powers, swings_w, load_period_s=load_period_s)
-    aliased = min(energy.low, least), max(energy.high, most)
+    cure = "stamps of the load rule that out (region.load(), --load FILE)"
+    cure += "" if load_period_s else ", or its period (--load-period)"
+    return _worst_case(energy, response, (min(energy.low, least), max(energy.high, most)), lowest, cure)
+
+
+def _worst_case(energy: Energy, response: Response, aliased: tuple[float, float], lowest_w: float, cure: str) -> Energy:
+    """State where the energy lies at the worst; and say so, with what rules it out, if it is far from the rest."""
     why = aliasing(
         energy.joules,
         (energy.high - energy.low) / 2.0,
         aliased,
-        lowest_w=lowest,
+        lowest_w=lowest_w,
         covers=response.coverage,
         period=in_step_with(response.period_s, response.window_s),
-        cure="stamps of the load rule that out (region.load(), --load FILE)"
-        + ("" if load_period_s else ", or its period (--load-period)"),
+        cure=cure,
     )
     return replace(energy, aliased=aliased, warnings=(*energy.warnings, *filter(None, [why])))

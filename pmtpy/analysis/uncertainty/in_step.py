@@ -56,9 +56,7 @@ def joules_in_step(
     load_period_s : (float, float), optional
         Between which the load's period is known to be; None: it may be that of the readings.
     """
-    (lowest, highest), mean = shown, joules / length_s
-    if highest - lowest < _REST * highest:
-        lowest = 0.0
+    (lowest, highest), mean = span_of_powers(*shown), joules / length_s
     highest = max(highest, 2.0 * mean - lowest)
     least, most = _unseen(response, (mean, lowest, highest), length_s, load_period_s)
     shortest, longest = load_period_s or (0.0, math.inf)
@@ -126,9 +124,8 @@ def left_out_s(response: Response, t_s: Floats, begun_s: Floats) -> float:
     return left * period if left > _MIN_LEFT_OUT and by_chance < _BY_CHANCE else 0.0
 
 
-def span_of_powers(shown_w: Floats) -> tuple[float, float]:
-    """Return the lowest and the highest power that a load may have: as shown, or from nothing if no rest was shown."""
-    lowest, highest = float(np.min(shown_w)), float(np.max(shown_w))
+def span_of_powers(lowest: float, highest: float) -> tuple[float, float]:
+    """Return between which powers a load may be: as shown, or from nothing if no rest was shown."""
     return (0.0 if highest - lowest < _REST * highest else lowest), highest
 
 

@@ -269,7 +269,7 @@ def test_a_load_of_which_one_level_is_seen_has_no_energy_that_is_known() -> None
     # What is told of the rise is the rest before the load: if it is another between the blocks, by a fifth of the
     # highest reading (boards wake), for half the time, the energy is 16 % off.
     assert found.high - found.joules > 0.15 * found.joules
-    assert "too few phases" in found.warnings[-1]
+    assert any("too few phases" in why for why in found.warnings)
 
 
 def test_a_triangular_kernel_is_taken_as_what_it_is() -> None:
@@ -873,7 +873,7 @@ def test_stamps_that_scatter_are_not_taken_for_phases_of_a_load_in_step() -> Non
         stamps = LoadIntervals(on - rng.uniform(0.0, 3e-4, len(on)), on + 0.003 + rng.uniform(0.0, 7e-4, len(on)))
         found = region_energy(t, watts, Response(0.02, 0.009, noise_w=0.3), start_s=2.0, end_s=5.0, load=stamps)
         assert found.low <= between(load, 2.0, 5.0) <= found.high
-        assert "too few phases" in found.warnings[-1]
+        assert any("too few phases" in why for why in found.warnings)
 
 
 @pytest.mark.parametrize(("window", "tau"), [(0.7, 0.0), (0.0, 0.25)])
