@@ -31,7 +31,7 @@ SENSORS = {  # period, window, time constant
     "slower-pole": (0.1, 0.0, 0.25),
     "wide": (0.1, 1.0, 0.0),
 }
-LOADS = ("rare", "random", "fast", "bursts", "step", "around", "trains", "far", "near", "at")
+LOADS = ("rare", "random", "fast", "bursts", "step", "stairs", "around", "trains", "far", "near", "at")
 LASTS_S = 40.0
 
 
@@ -75,6 +75,16 @@ def drawn(load: str, rng: np.random.Generator, period_s: float) -> World:
     if load == "step":
         on = np.array([rng.uniform(10.0, 20.0)])
         return switched(on, on + rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
+    if load == "stairs":  # work that rises and falls in steps; regions begin with it, and end anywhere in it
+        steps, begins = int(rng.integers(2, 5)), float(rng.uniform(10.0, 20.0))
+        edges = begins + np.cumsum(np.append(0.0, np.exp(rng.uniform(np.log(0.05), np.log(3.0), steps))))
+        watts = low + (high - low) * rng.uniform(0.3, 1.0, steps)
+        return World(
+            np.concatenate([[0.0], edges, [LASTS_S + 60.0]]),
+            np.concatenate([[low], watts, [low]]),
+            edges[:1],
+            edges[-1:],
+        )
     if load == "around":  # a block that the region reaches beyond, or that ends or begins with it
         on = np.array([rng.uniform(10.0, 20.0)])
         return switched(on, on + period_s * rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
@@ -105,6 +115,9 @@ def trial(sensor: str, load: str, seed: int, *, stamped: bool) -> tuple[float, f
     world = drawn(load, rng, period)
     start = float(world.on_s[0]) if load == "step" else float(rng.uniform(8.0, 25.0))
     end = float(world.off_s[0]) if load == "step" else start + float(np.exp(rng.uniform(np.log(0.3), np.log(6.0))))
+    if load == "stairs":
+        start = float(world.on_s[0])
+        end = start + float(rng.uniform(0.2, 1.0)) * float(world.off_s[0] - start)
     if load == "around":
         lead, tail = period * rng.choice([0.0, 0.5, 3.0], 2)
         start, end = float(world.on_s[0] - lead), float(world.off_s[0] + tail)

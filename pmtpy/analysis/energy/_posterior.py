@@ -17,7 +17,7 @@ import numpy as np
 
 from pmtpy.analysis.energy._blocks import BandedCovariance, Solution
 from pmtpy.analysis.energy._cells import Differences, Sources, bounds_of
-from pmtpy.analysis.signal.estimate import Z95, student_95
+from pmtpy.analysis.signal.estimate import Z95, mixed, student_95
 from pmtpy.analysis.uncertainty.channel_times import SEVERAL_RENEWALS
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats, Ints
@@ -120,9 +120,13 @@ class Posterior:
     sums: tuple[tuple[float, float], ...]
 
     def averaged(self, joules: Floats, variance: Floats, share: Floats) -> Posterior:
-        """Return this one with the energy of several explanations, averaged by the shares of belief in them."""
-        mean = float(share @ joules)
-        return replace(self, joules=mean, variance=float(share @ (variance + (joules - mean) ** 2)))
+        """Return this one with the energy of several explanations, averaged by the shares of belief in them.
+
+        Its standard deviation is that of a normal distribution that reaches as far, in 95 %, as they do together.
+        """
+        mean, reach = float(share @ joules), Z95 * np.sqrt(np.maximum(variance, 0.0))
+        widest = max(abs(end - mean) for end in mixed(share, joules, joules - reach, joules + reach))
+        return replace(self, joules=mean, variance=(widest / Z95) ** 2)
 
 
 class NormalEquations(NamedTuple):

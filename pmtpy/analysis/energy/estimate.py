@@ -19,7 +19,7 @@ from pmtpy.analysis.energy._by_stamps import explained_by_stamps
 from pmtpy.analysis.energy._posterior import Posterior, Readings
 from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.energy._without_stamps import ahead_of_mean, explained_alone, swing
-from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate, mixed, rounding_error
+from pmtpy.analysis.signal.estimate import NAMED, Z95, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import of_scale
 from pmtpy.analysis.uncertainty.in_step import (
@@ -219,10 +219,10 @@ def mixture(parts: Sequence[tuple[float, Energy]], cause: str) -> Energy:
     found, share = [each for _, each in parts], np.array([share for share, _ in parts])
     best = found[int(np.argmax(share))]
     share /= np.sum(share)
-    joules = float(share @ [e.joules for e in found])
+    each_j, low, high = np.array([(e.joules, e.low, e.high) for e in found]).T
+    joules = float(share @ each_j)
     # One of little belief lies outside of two standard deviations of the mixture, but not of its quantiles.
-    ends = mixed([(p, Estimate(e.joules, e.low, e.high)) for p, e in zip(share.tolist(), found, strict=True)])
-    widest = max(abs(end - joules) for end in ends) / Z95
+    widest = max(abs(end - joules) for end in mixed(share, each_j, low, high)) / Z95
     apart = math.sqrt(max(widest**2 - best.uncertainty_joules**2, 0.0))
     both = Energy.of(joules, best.method, [*best.parts, (cause, apart)], best.warnings)
     low, high = (float(share @ [e.aliased[i] - e.joules for e in found]) for i in (0, 1))

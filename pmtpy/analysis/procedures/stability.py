@@ -79,9 +79,10 @@ def _drift(t: Floats, w: Floats, rounded_w: float) -> Estimate:
     # No wander at all is as likely beforehand as some.
     log_odds = np.array([o for o, _ in found])
     log_odds[0] += math.log(len(found) - 1)
-    shares = np.exp(log_odds - log_odds.max())
-    parts = [(p, e) for p, (_, e) in zip((shares / shares.sum()).tolist(), found, strict=True)]
-    return Estimate(sum(p * e.value for p, e in parts), *mixed(parts))
+    share = np.exp(log_odds - log_odds.max())
+    share /= share.sum()
+    value, low, high = np.array([(e.value, e.low, e.high) for _, e in found]).T
+    return Estimate(float(share @ value), *mixed(share, value, low, high))
 
 
 def _fitted(design: Floats, w: Floats, covariance: Floats, least_w: float) -> tuple[float, Estimate]:

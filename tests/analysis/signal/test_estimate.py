@@ -74,7 +74,12 @@ def test_rounding_does_not_average_out_unless_noise_dithers_it() -> None:
 
 
 def test_an_interval_of_one_of_several_holds_each_by_the_belief_in_it() -> None:
-    near, far = Estimate(0.0, -1.96, 1.96), Estimate(10.0, 8.04, 11.96)
-    assert mixed([(1.0, near)]) == pytest.approx((-1.96, 1.96), abs=1e-4)
-    assert mixed([(1.0, near), (1e-3, far)]) == pytest.approx((-1.96, 1.96), abs=0.05)
-    assert mixed([(2.0, near), (2.0, far)]) == pytest.approx((-1.645, 11.645), abs=0.01)
+    def ends(*share: float) -> tuple[float, float]:  # of one about 0, and of one about 10, both +- 1.96
+        parts = np.array([(0.0, -1.96, 1.96), (10.0, 8.04, 11.96)])[: len(share)]
+        return mixed(np.array(share), *parts.T)
+
+    assert ends(1.0) == pytest.approx((-1.96, 1.96), abs=1e-4)
+    assert ends(1.0, 1e-3) == pytest.approx((-1.96, 1.96), abs=0.05)
+    assert ends(2.0, 2.0) == pytest.approx((-1.645, 11.645), abs=0.01)
+    certain = np.zeros(1)
+    assert mixed(np.ones(1), certain, certain, certain) == (0.0, 0.0)
