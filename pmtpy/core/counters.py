@@ -22,6 +22,7 @@ _HOLD_S = 1.0  # how long a counter of unknown refresh may rest before its power
 # A counter of a powered part rests for as many refresh periods before the rest is doubted; for as many of its usual
 # rests, where it has shown that it is slower than stated.
 _DOUBTED_REFRESHES, _DOUBTED_RESTS = 16, 3
+_TOO_SOON_SHARE = 0.5  # of the longest refresh: a move that comes sooner than that leaves its power in doubt
 _SURELY_SHORTER = 0.9  # of the stated refresh: registers are not renewed more evenly than to a tenth
 
 
@@ -78,8 +79,8 @@ class Counter:
     """
 
     __slots__ = (
-        "_before_ns", "_begun", "_dead", "_pace_ns", "_refresh_ns", "_run", "channel", "column", "columns", "doubt",
-        "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "step", "transform",
+        "_before_ns", "_begun", "_dead", "_likely_ns", "_most_ns", "_pace_ns", "_run", "channel", "column", "columns",
+        "doubt", "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "step", "transform",
         "watts",
     )  # fmt: skip
 
@@ -87,8 +88,11 @@ class Counter:
         self.channel, self.column, self.transform = channel, column, transform
         self.columns = frozenset({column})
         self.scale, self.step = channel.scale, channel.smallest_step
-        self.refresh_ns = self._refresh_ns = int(1e9 * (channel.refresh_s or 0.0))  # as stated, and as was seen
-        self._run = 0, 0, -1  # moves that follow each other: the row before the first, how many, the last one
+        self.refresh_ns = int(1e9 * (channel.refresh_s or 0.0))
+        # The longest refresh that moves have not refuted, and the likely one.
+        self._most_ns = self._likely_ns = self.refresh_ns
+        # Moves that follow each other: the row before the first, how many, the last one, the row before that.
+        self._run = 0, 0, -1, 0
         self.hold_ns = 2 * self.refresh_ns or int(1e9 * _HOLD_S)
         self.quick_ns = math.inf
         if channel.least_watts > 0:
@@ -103,22 +107,29 @@ class Counter:
         counts, passed_s = self.old - first, (self.moved_ns - began_ns) * 1e-9
         return max(0.0, counts * self.scale / passed_s) if passed_s > 0.0 else math.nan
 
-    def used_in_ns(self, t_ns: int, dt_ns: int) -> int:
-        """Return the time in which what moved at ``t_ns``, ``dt_ns`` after the row before, was used.
+    def power(self, joules: float, t_ns: int, dt_ns: int) -> float:
+        """Return the mean power since the last move, of what moved at ``t_ns``, ``dt_ns`` after the row before.
 
         What moves in one refresh was used in one refresh, however soon after the last row it is seen. That is the
         stated one, unless moves prove it shorter: if ``n`` came within ``T`` it is at most ``T / (n - 1)``, and likely
-        about ``T / n``, or less than the time between rows.
+        about ``T / n``, or less than the time between rows. In what part of the longest refresh that is not refuted a
+        move was used that came much sooner nobody knows, so the power before it stands. Before the first move there is
+        none: until the counter has moved twice, or rested for longer than a refresh, its power is not known.
         """
-        if t_ns - self.moved_ns > self.refresh_ns:
-            return t_ns - self.moved_ns
-        begin_ns, moves, last_ns = self._run
-        if last_ns != self.moved_ns:
-            begin_ns, moves = t_ns - dt_ns, 0
-        self._run = begin_ns, moves + 1, t_ns
-        if t_ns - begin_ns < _SURELY_SHORTER * self.refresh_ns * moves:
-            self._refresh_ns = (t_ns - begin_ns) // (moves + 1)
-        return max(t_ns - self.moved_ns, self._refresh_ns)
+        rest_ns = t_ns - self.moved_ns
+        if rest_ns <= self.refresh_ns:
+            begin_ns, moves, last_ns, unmoved_ns = self._run
+            if last_ns != self.moved_ns:
+                begin_ns, moves = t_ns - dt_ns, 0
+            elif t_ns - unmoved_ns < _SURELY_SHORTER * self._most_ns:  # the last two moves alone prove more than all
+                begin_ns, moves = unmoved_ns, 1
+            self._run = begin_ns, moves + 1, t_ns, t_ns - dt_ns
+            if t_ns - begin_ns < _SURELY_SHORTER * self._most_ns * moves:
+                self._most_ns, self._likely_ns = (t_ns - begin_ns) // moves, (t_ns - begin_ns) // (moves + 1)
+            if self.moved_ns == self._begun[0] or rest_ns < _TOO_SOON_SHARE * self._most_ns:
+                return self.watts
+            rest_ns = max(rest_ns, self._likely_ns)
+        return joules / (rest_ns * 1e-9)
 
     def _begin(self, t_ns: int) -> None:
         self.moved_ns = t_ns
@@ -164,7 +175,8 @@ class Counter:
         if self.transform is not None:
             joules = float(self.transform(np.array([joules / (dt_ns * 1e-9)]))[0]) * dt_ns * 1e-9
         dead, self._dead = self._dead, False
-        self.watts = math.nan if dead else joules / (self.used_in_ns(t_ns, dt_ns) * 1e-9)
+        power = self.power(joules, t_ns, dt_ns)
+        self.watts = math.nan if dead else power
         self.moved_ns, self._pace_ns, self._before_ns = t_ns, max(self._before_ns, rested_ns), rested_ns
         self.odd = self._pace_ns > self.quick_ns
         return (0.0, dt_ns) if dead else (joules, 0)

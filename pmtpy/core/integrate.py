@@ -209,10 +209,11 @@ class Integrator:
                 if rest_ns > hold_ns and not watts[out] <= step / (rest_ns * 1e-9):
                     watts[out] = counter.watts = step / (rest_ns * 1e-9)
             elif 0 < grown * scale <= max_watts * (rest_ns * 1e-9 + slack_s) + step:
-                span_ns = rest_ns if rest_ns > refresh_ns else counter.used_in_ns(t_ns, dt_ns)
+                used = grown * scale
+                power = used / (rest_ns * 1e-9) if rest_ns > refresh_ns else counter.power(used, t_ns, dt_ns)
                 counter.old, counter.moved_ns = counts[column], t_ns
-                joules[out] += grown * scale
-                watts[out] = counter.watts = grown * scale / (span_ns * 1e-9)
+                joules[out] += used
+                watts[out] = counter.watts = power
             else:
                 self._advance(out, counter, t_ns, counts, dt_ns)
 

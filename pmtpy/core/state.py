@@ -49,7 +49,8 @@ class State:
         Energy since the sensor was opened, per name, as it was known at the call. For the energy between two states
         use :func:`joules`: the difference of these would contain what the sensor corrected meanwhile.
     watts : tuple of float
-        Power at the instant, per name (for a counter: the mean since it last moved).
+        Power at the instant, per name. For a counter: the mean since it last moved, or before that where it moved too
+        soon to say since when; NaN until it has moved twice, or once after more than a refresh.
     uncovered_ns : tuple of int
         Time without known energy since opening, per name.
     lost : int

@@ -69,7 +69,8 @@ def follow(sensor: Sensor, seconds: float = 30.0, *, window_s: float = 10.0, clo
             track.take()
             newest = track.span[1]
             table = track.table(newest - window_s, newest + 1.0)
-            if len(table) > 1:
+            shows = table.filter(regex="_W$").notna().any(axis=None)  # a counter has no power before it has moved twice
+            if len(table) > 1 and (shows or now_ns >= end_ns):
                 table.attrs = {"path": track.target, "virtual": track.virtual, "metadata": track.facts}
                 shown = display_of.HTML(_picture(table, track.name + (f", {track.note}" if track.note else "")))
                 if handle is None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, uncertainty_budget
-from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import IntervalStatistics
 from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected
 from pmtpy.core.channel import Channel
-from pmtpy.core.rows import Frame
 
 LAG_CORRECTED = "lag corrected"
 _LOAD_INFORMED = "load-informed"  # as pmtpy.analysis.energy.estimate calls it, which only those who have a profile load
@@ -56,16 +51,3 @@ class Found(NamedTuple):
         return self._replace(
             budget=UncertaintyBudget.of([("contradiction", joules), *self.budget.components], warnings)
         )
-
-
-def moved(channels: Sequence[Channel], rows: Frame, columns: Sequence[int]) -> Any:
-    """Whether counters moved since the row before; None where there are no counters."""
-    counters = [not is_power(c) for c in channels]
-    if not any(counters):
-        return None
-    joules = rows.joules.T[1:][columns]
-    told = np.ones(joules.shape, np.bool_)
-    told[:, 1:] = joules[:, 1:] > joules[:, :-1]
-    if not all(counters):
-        told[[not counter for counter in counters]] = True
-    return told

@@ -16,12 +16,13 @@ import numpy as np
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE
+from pmtpy.analysis.uncertainty.counted import counted
 from pmtpy.analysis.uncertainty.interval_statistics import late_joules, summarise
 from pmtpy.core.channel import Channel, Derivation
 from pmtpy.core.presentation import rows_lost
 from pmtpy.core.rows import Floats, Frame
 from pmtpy.errors import CoverageError
-from pmtpy.regions._found import LAG_CORRECTED, Found, moved
+from pmtpy.regions._found import LAG_CORRECTED, Found
 from pmtpy.regions._kept import Kept, timed
 from pmtpy.regions._witness import witnessed
 
@@ -108,8 +109,9 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             else _informed(layout.energy[i], layout.values, rows.values)
             for i in plain
         ]
-        some = watts[plain] if found else watts
-        seen = summarise(channels, t_s, some, interval, moved(channels, rows, plain))
+        some, joules = (of[plain] if found else of for of in (watts, rows.joules.T[1:]))
+        powers, moved = counted(channels, t_s, some, joules)
+        seen = summarise(channels, t_s, powers, interval, moved)
         for i, channel, as_shown in zip(plain, channels, seen, strict=True):
             found[i] = Found.judged(channel, as_shown)
             why = kept.doubts.get(i)

@@ -16,11 +16,12 @@ import numpy as np
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.components import STANDSTILL
+from pmtpy.analysis.uncertainty.counted import counted
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
 from pmtpy.core.presentation import amount, duration
 from pmtpy.core.rows import Frame
-from pmtpy.regions._found import Found, moved
+from pmtpy.regions._found import Found
 from pmtpy.regions._kept import Kept
 from pmtpy.regions._parting import beyond_all_shown, stretch_s, widest
 
@@ -176,7 +177,8 @@ def _doubts_within(
     stretch = Interval(
         seconds, grown, [0.0] * len(columns), 0, remarks.time_u_s, 0.0, remarks.aged_s, left_out_s=left_out
     )
-    seen = summarise(channels, t_s - at_s, rows.watts.T[1:][columns], stretch, moved(channels, rows, columns))
+    powers, moved = counted(channels, t_s, rows.watts.T[1:][columns], rows.joules.T[1:][columns])
+    seen = summarise(channels, t_s - at_s, powers, stretch, moved)
     readings = [Found.judged(channel, one) for channel, one in zip(channels, seen, strict=True)]
     where = f"within {seconds:.3g} s from {at_s:.3g} s after the beginning "
     return _doubts(readings, 0.0, _PARTING_SD, where)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -195,8 +195,8 @@ def test_a_counter_at_rest_keeps_its_power_then_bounds_it() -> None:
         point = integrator.advance(Row(t_ms * 1_000_000, [count]))
         assert isinstance(point, Point)
         seen.append(point.watts[1])
-    assert math.isnan(seen[0])
-    assert seen[1:4] == [60.0, 60.0, 60.0]
+    assert np.isnan(seen[:3]).all()  # of what the first move shows nobody knows since when it was used
+    assert seen[3] == 60.0
     assert seen[4] == 1.0  # less than one joule in a second
     assert seen[5] == pytest.approx(1 / 11)
 
@@ -256,6 +256,40 @@ def test_the_power_of_a_counter_that_moves_more_often_than_stated_is_what_it_cou
     if period_ms < 2 * read_ms:
         assert np.mean(watts) == pytest.approx(60.0, rel=0.1)
     assert np.all(abs(watts - 60.0) <= 60.0 * max(period_ms, 0.2 * read_ms) / read_ms)
+
+
+@given(
+    period_ms=st.integers(1, 100),
+    phase_ns=st.integers(0, 99_999_999),
+    steps=st.lists(st.integers(100_000, 300_000_000), min_size=1, max_size=30),
+    corrected=st.booleans(),
+)
+def test_the_first_powers_of_a_counter_are_unknown_or_what_it_counts(
+    *, period_ms: int, phase_ns: int, steps: list[int], corrected: bool
+) -> None:
+    """Whatever its period, up to the 100 ms that are stated, and whenever it is read.
+
+    A move may come at half of the longest refresh that is not refuted, and show a half of the time since the last one.
+    """
+    channel = Channel("c", Quantity.ENERGY, scale=1e-6, domain="gpu", refresh_s=0.1)
+    integrator = Integrator(Layout((channel,)), {"c": lambda watts: watts} if corrected else {})
+    period_ns = period_ms * 1_000_000
+    counted = 0
+    for t_ns in accumulate(steps, initial=phase_ns):
+        before, counted = counted, t_ns // period_ns * 60 * period_ms * 1000
+        point = integrator.advance(Row(t_ns, [counted]))
+        assert isinstance(point, Point)
+        if counted > before and not math.isnan(point.watts[1]):
+            assert 15.0 * (1 - 1e-9) <= point.watts[1] <= 120.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("period_ms", [1, 10, 20])
+def test_a_move_much_sooner_than_stated_leaves_the_power_as_it_was(period_ms: int) -> None:
+    channel = Channel("c", Quantity.ENERGY, scale=1e-3, domain="gpu", refresh_s=0.1)
+    integrator = Integrator(Layout((channel,)))
+    read = (0, 1000, 1000 + period_ms)  # the last two look at one renewal
+    points = [integrator.advance(Row(t * 1_000_000, [60 * t])) for t in read]
+    assert [p.watts[1] for p in points if isinstance(p, Point)][1:] == [60.0, 60.0]  # and not 60 W * period / 100 ms
 
 
 def test_a_lost_row_does_not_uncover_a_total_that_a_counter_makes() -> None:

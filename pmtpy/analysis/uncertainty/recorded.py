@@ -12,6 +12,7 @@ import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.counted import counted
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
 from pmtpy.core.rows import Floats, Layout
@@ -53,14 +54,10 @@ def recorded_budgets(
     if len(t_s) < 2 or not layout.energy:
         return []
     powers = [is_power(c) for c in layout.energy]
-    moved = None
-    if not all(powers):
-        moved = np.ones((len(powers), len(t_s)), np.bool_)
-        moved[:, 1:] = np.diff(joules.T[1:], axis=1) > 0
-        moved[powers] = True
     # Energies of recordings count from their first row.
     so_far = joules[t_s <= interval.seconds, 1:].max(axis=0, initial=0.0)
     rests = [math.nan if not (power or joule) else 0.0 for power, joule in zip(powers, so_far.tolist(), strict=True)]
     interval = interval._replace(rested_watts=rests)
-    seen = summarise(layout.energy, t_s, watts.T[1:], interval, moved)
+    shown, moved = counted(layout.energy, t_s, watts.T[1:], joules.T[1:])
+    seen = summarise(layout.energy, t_s, shown, interval, moved)
     return [uncertainty_budget(c, s) for c, s in zip(layout.energy, seen, strict=True)]
