@@ -24,7 +24,7 @@ from pmtpy.cli.common import add_overwrite, check_new, options_for, say, write_n
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile
-from pmtpy.core.channel import Channel, Identity, Quantity
+from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.presentation import amount
 from pmtpy.errors import CalibrationError, FileFormatError, TargetError
 from pmtpy.lab.make_profile import (
@@ -35,6 +35,7 @@ from pmtpy.lab.make_profile import (
     identities,
     response_of,
     shown_range,
+    stated_channel,
 )
 from pmtpy.lab.recorded import AS_SHOWN
 from pmtpy.lab.tuning_table import COLUMNS, as_csv, read_table
@@ -114,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-meter",
         action="store_true",
         help="there was no reference meter: take the kernel from the recording, and leave gain and offset as the "
-        "sensor shows them, as uncertain as --target states",
+        "sensor shows them, as uncertain as --target states, or else FOUND.json",
     )
     calibrate_energy.add_parser(what)
 
@@ -171,9 +172,6 @@ def _profile(args: argparse.Namespace) -> int:
         msg = "the same recording is given twice: of how one session differs from another a copy says nothing"
         raise TargetError(msg)
     low, high = pair_of_numbers(args.range) if args.range else shown_range(found)
-    if args.no_meter and not args.target:
-        msg = "--no-meter takes what the device states of its gain, so it needs the device: --target"
-        raise TargetError(msg)
     curve, spread = (Affine(), "") if args.no_meter else calibration_line(found, args.repeatability)
     channels = list(dict.fromkeys(str(f.get("channel", "")) for f in found))
     if not args.channel and len(channels) > 1:
@@ -203,7 +201,7 @@ def _whose(args: argparse.Namespace, name: str, found: Sequence[dict[str, object
     """Return the device that was characterised, and the channel there; of one elsewhere, its name."""
     if not args.target:
         known = [] if args.device else identities(found)
-        return known[0] if known else Identity(RECORDED, args.device), Channel(name, Quantity.POWER)
+        return known[0] if known else Identity(RECORDED, args.device), stated_channel(name, found)
     target = canonical(args.target)
     options = options_for([target], args.option)[target]
     options.pop("calibration", None)  # the settings may name the profile that is to be replaced

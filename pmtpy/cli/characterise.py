@@ -38,6 +38,7 @@ from pmtpy.lab.recorded import (
     stamped_load,
     used_stamps,
 )
+from pmtpy.lab.traces import stated_of
 from pmtpy.sensor.registry import canonical, split_target
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _one(target: str, args: argparse.Namespace) -> Found:
         say(f"note: {target} is virtual: what was found are the settings of its emulation")
     found = characterise(live.about.name, live.series, load=live.load)
     found = found if live.load is None else own_cures(found)
-    return Found.of(found, target, live.identity, live.series)
+    return Found.of(found, target, live.identity, live.series, channel=live.about)
 
 
 def _progress(text: str) -> None:
@@ -167,9 +168,10 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
     own = stamped_load(table) if load is None and not one_clock else None  # a meter by the same clock tells more
     polls = read_series(table, column, alone=load is None and own is None and not args.meter)
     load = load if own is None else used_stamps(polls, own, path, say)
+    stated = stated_of(table, column.removesuffix("_W"))
     del table  # the other columns of an hour take as much memory as what is made of this one
     found = characterise(column.removesuffix("_W"), polls, load=load, meter=meter, one_clock=one_clock)
-    return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, by)
+    return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, channel=stated, corrected_by=by)
 
 
 def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame) -> tuple[Series, bool]:

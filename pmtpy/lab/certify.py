@@ -205,7 +205,7 @@ def judge(
         "held_back_s": {cause: number_or_none(s) for cause, s in limits.items()},
         "ranges": _ranges(polls),
     }
-    made = Found.of(found, target, polls.identity, whole)
+    made = Found.of(found, target, polls.identity, whole, channel=about)
     return Certificate(made, about, levels, line, trials, judged, reference.name, conditions)
 
 

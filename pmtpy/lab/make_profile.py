@@ -18,7 +18,7 @@ from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.uncertainty.budget import of_another
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import RECORDED, Profile
-from pmtpy.core.channel import Channel, Identity
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.numbers import stated
 from pmtpy.core.response import TRIANGULAR, Number, Response
 from pmtpy.errors import CalibrationError
@@ -105,8 +105,30 @@ def _turning(gain: Number, level: Number, at_w: float) -> Affine:
     return Affine(gain, offset, -at_w * gain.u**2)
 
 
+@_reads
+def stated_channel(name: str, found: Sequence[Found]) -> Channel:
+    """Return the channel of that name as all recordings state it: its gain and offset as uncertain as in the worst.
+
+    Of what one of them does not state, or of another channel, nothing is stated.
+    """
+    each = [f.get("stated") if f.get("channel") == name else None for f in found]
+    known = [(stated(one, "gain_u"), stated(one, "offset_u")) for one in each if isinstance(one, Mapping)]
+    gain_u, offset_u = (max(of) for of in zip(*known, strict=True)) if len(known) == len(each) else (0.0, 0.0)
+    return Channel(name, Quantity.POWER, gain_u=gain_u, offset_u=offset_u)
+
+
 def as_stated(channel: Channel) -> tuple[Affine, str]:
-    """Return the line of a channel that no meter was beside: as shown, and as well known as is stated of it."""
+    """Return the line of a channel that no meter was beside: as shown, and as well known as is stated of it.
+
+    Raises CalibrationError: nothing is stated of it.
+    """
+    if not channel.gain_u:
+        msg = (
+            f"without a meter the gain of {channel.name} is as uncertain as is stated of it, and nothing is: "
+            "characterise the sensor, or a recording that pmtpy made of it, since these state it; name the device with "
+            "--target if it is in this machine and states it; or characterise against a reference meter"
+        )
+        raise CalibrationError(msg)
     curve = Affine(Number(1.0, channel.gain_u), Number(0.0, channel.offset_u))
     return curve, f"no meter: the gain is as shown, known to {channel.gain_u:.3g} that is stated of such sensors"
 

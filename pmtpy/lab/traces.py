@@ -133,7 +133,7 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
         read[column].to_numpy(np.float64),
         joules,
         read["lost"].to_numpy(np.int64),
-        _stated(read, bare),
+        stated_of(read, bare),
         polling=Polling.of(read.attrs["metadata"]),
         time_u_s=time_u_of(read.attrs["metadata"]),
         aged_s=aged_of(read.attrs["metadata"]),
@@ -141,7 +141,7 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
     )
 
 
-def _stated(read: pd.DataFrame, name: str) -> Channel | None:
+def stated_of(read: pd.DataFrame, name: str) -> Channel | None:
     """Return what the file's metadata say of a channel; of a total that is the sum of several, what holds for all."""
     metadata = read.attrs["metadata"] or {}
     known = metadata.get("channels", ())

@@ -17,7 +17,7 @@ from pmtpy.cli import main
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile, parse_profile
 from pmtpy.core.channel import Channel, Identity, Quantity
-from pmtpy.core.response import UNKNOWN
+from pmtpy.core.response import UNKNOWN, Number
 from pmtpy.errors import CalibrationError
 from pmtpy.lab.make_profile import calibration_line
 from pmtpy.sensor.sensor import acquisition_of
@@ -85,7 +85,9 @@ def test_without_a_meter_a_profile_has_the_kernel_and_what_the_device_states_of_
     out = tmp_path / "profile.json"
     words = ["calibrate", "profile", str(tmp_path / "found.json"), "--no-meter", "--range", "20,700", "-o", str(out)]
     assert main(words) == 2
-    assert "it needs the device: --target" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"the gain of {power_channel} is as uncertain as is stated of it, and nothing is" in said
+    assert "--target" in said
     assert main([*words, "--target", TARGET]) == 0
     with pmt.create(TARGET) as plain, pmt.create(TARGET, calibration=out) as sensor:
         before = next(c for c in plain.channels if c.name == power_channel)
@@ -93,6 +95,36 @@ def test_without_a_meter_a_profile_has_the_kernel_and_what_the_device_states_of_
         assert (after.gain_u, after.offset_u) == (before.gain_u, before.offset_u)
         assert "no meter" in after.reference
         assert after.window_s == pytest.approx(0.1)
+
+
+def test_without_a_meter_what_the_recordings_state_of_the_gain_goes_into_the_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blind = FOUND | {"channel": "gpu", "gradient": None, "intercept_w": None}
+    states = {"one": {"gain_u": 0.05, "offset_u": 0.5}, "other": {"gain_u": 0.03, "offset_u": 2.0}, "none": None}
+    for i, (name, stated) in enumerate(states.items()):
+        document = blind | {"stated": stated, "update_period_ms": estimate(99.97 + i, 0.02)}
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    (tmp_path / "old.json").write_text(json.dumps(blind))  # of a version that did not write it
+    out = tmp_path / "profile.json"
+
+    def made(*names: str, words: tuple[str, ...] = ()) -> int:
+        files = [str(tmp_path / f"{name}.json") for name in names]
+        rest = ["--no-meter", "--range", "20,700", "--device", "a card", "--overwrite", "-o", str(out)]
+        return main(["calibrate", "profile", *files, *rest, *words])
+
+    assert made("one") == 0
+    curve = parse_profile(out.read_text()).curve
+    assert isinstance(curve, Affine)
+    assert (curve.gain, curve.offset) == (Number(1.0, 0.05), Number(0.0, 0.5))
+    assert made("one", "other") == 0
+    curve = parse_profile(out.read_text()).curve
+    assert isinstance(curve, Affine)
+    assert (curve.gain.u, curve.offset.u) == (0.05, 2.0)
+    capsys.readouterr()
+    for names, words in [(("old",), ()), (("one", "none"), ()), (("one",), ("--channel", "module"))]:
+        assert made(*names, words=words) == 2
+        assert "is stated of it, and nothing is" in capsys.readouterr().err
 
 
 def test_a_profile_of_a_device_that_is_elsewhere_is_for_recordings_and_no_sensor_takes_it(

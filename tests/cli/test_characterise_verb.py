@@ -215,7 +215,7 @@ def test_a_dump_of_ours_is_characterised_by_its_first_power_poll_by_poll(
     (tmp_path / "dump.csv").write_text("\n".join(lines) + "\n")
     channels = [
         {"name": "gpu.energy", "quantity": "energy", "form": "direct", "in_total": True},
-        {"name": "gpu.instant", "quantity": "power", "form": "direct", "in_total": False},
+        {"name": "gpu.instant", "quantity": "power", "form": "direct", "in_total": False, "gain_u": 0.05},
     ]
     identity = {"backend": "nvml", "serial": "GPU-1", "virtual": True}
     facts = {
@@ -236,6 +236,7 @@ def test_a_dump_of_ours_is_characterised_by_its_first_power_poll_by_poll(
     assert document["virtual"] is True
     assert document["identity"]["serial"] == "GPU-1"
     assert document["shown_w"][0] < 100.0 < document["shown_w"][1]
+    assert document["stated"] == {"gain_u": pytest.approx(0.05), "offset_u": 0.0}
     assert document["update_period_ms"]["low"] < 100.0 < document["update_period_ms"]["high"]
     assert document["kernel"]["window_ms"]["value"] == pytest.approx(80.0, abs=1.0)
     assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)

@@ -40,7 +40,8 @@ def test_what_a_user_cannot_change_is_not_advised(polls: Series, theirs: str, ow
     made = own_cures(found)
     assert own in made.declined["update_period_ms"]
     said = "\n".join(
-        getattr(line, "text", "") for line in page("nvml:0", Found.of(made, "nvml:0", None, polls).document())
+        getattr(line, "text", "")
+        for line in page("nvml:0", Found.of(made, "nvml:0", None, polls, channel=None).document())
     )
     assert "poll at" not in said
     assert "use a" not in said
