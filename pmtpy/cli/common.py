@@ -23,6 +23,7 @@ from pmtpy.errors import (
     SourceLostError,
     TargetError,
 )
+from pmtpy.io.origin import launch_of
 from pmtpy.io.write.file import Output, already_there
 from pmtpy.sensor.combine import combine
 from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target, takes_option
@@ -34,6 +35,16 @@ USAGE, UNAVAILABLE, LOST = 2, 3, 4
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
     aside(told(text))
+
+
+def warn_of_other_ranks(verb: str, instead: str) -> None:
+    """Say, once on each node, where several processes of a job are on it; ``instead``: what would measure it once."""
+    launch = launch_of(os.environ)
+    if launch.reads and (launch.local_size or 1) > 1:
+        say(
+            f"pmtpy {verb}: warning: {launch.local_size} processes of this job were started on this node, and a sensor"
+            f" sees what all of them use: do not add up what it shows in several; {instead}"
+        )
 
 
 def aside(page: Page) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pmtpy.cli.common import (
     deliver,
     open_all,
     say,
+    warn_of_other_ranks,
 )
 from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps, linger
 from pmtpy.cli.page import Kind, Line, Page, Table
@@ -32,7 +32,6 @@ from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
-from pmtpy.io.origin import Launch, launch_of
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.regions.total import sum_up
@@ -119,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 
         return run_on_node(args)
     check_suffix(args.dump)
-    _warn_of_other_ranks(launch_of(os.environ))
+    warn_of_other_ranks("run", "with --mpi (or --into DIR) one of them measures the node once")
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)
     baseline_s: float | None = args.baseline
@@ -144,16 +143,6 @@ def run(args: argparse.Namespace) -> int:
     args.ended = runs[-1].status
     _report(args, runs, baseline)
     return runs[-1].status
-
-
-def _warn_of_other_ranks(launch: Launch) -> None:
-    """Say, once on each node, where several processes of a job are on it."""
-    if launch.reads and (launch.local_size or 1) > 1:
-        say(
-            f"pmtpy run: warning: {launch.local_size} processes of this job were started on this node, and a sensor"
-            " sees what all of them use: do not add up what it shows in several; with --mpi (or --into DIR) one of them"
-            " measures the node once"
-        )
 
 
 def _once(

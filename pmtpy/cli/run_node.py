@@ -22,7 +22,15 @@ from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import chosen_targets, deliver, open_all, say
 from pmtpy.cli.progress import Progress
-from pmtpy.cluster.gather import ResultFolder, add_up, all_ranks_told, is_read, of_another_time, of_this_run
+from pmtpy.cluster.gather import (
+    ResultFolder,
+    add_up,
+    all_ranks_told,
+    is_read,
+    of_another_time,
+    of_this_run,
+    of_wrong_clocks,
+)
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
 from pmtpy.cluster.visible import differ, limits, numbered
@@ -85,6 +93,7 @@ def _run_on_node(args: argparse.Namespace) -> int:
             _settled(named, machine, launch, status)
         return status
     file = NodeFile(folder, machine, launch, about, _unix_s())
+    job = _Job(args, file, launch) if args.mpi and not launch.rank else None
     # A name that is given is not the launcher's, which then does not know how many there are.
     expected = (launch.local_size or 1) - 1 if NODE not in os.environ else 0
     with others_of(launch, machine, expected) as others, contextlib.ExitStack() as stack:
@@ -107,8 +116,8 @@ def _run_on_node(args: argparse.Namespace) -> int:
                 energy, not_whole = unknown_node(machine, launch, why, span_s=(begun_s, _unix_s())), ""
             args.ended = status
             _put(file, energy, status, not_whole)
-    if args.mpi and not launch.rank and status <= _BY_SIGNAL:
-        _report(args, _waited(args, file, launch))
+    if job is not None and status <= _BY_SIGNAL:
+        _report(args, job.waited())
     return status
 
 
@@ -221,22 +230,29 @@ def _apart(sensors: Sequence[Sensor], launch: Launch, told: Sequence[str]) -> st
     return differ([(launch.rank, limits(os.environ)), *others])
 
 
-def _waited(args: argparse.Namespace, file: NodeFile, launch: Launch) -> JobEnergy:
-    """Wait for the results of the other nodes, as long as the patience lasts; add up what came."""
-    own = read_node(file.path)
-    begin_ns = HOST_CLOCK.now_ns()
-    end_ns = begin_ns + round(args.patience * NS_PER_S)
-    folder = ResultFolder(file.path.parent)
-    while True:
-        found, problems = folder.look()
-        mine, now_ns = of_this_run(found, own), HOST_CLOCK.now_ns()
-        whole = _all_there(mine, launch)
-        if whole or now_ns >= end_ns:
-            others = [] if whole else of_another_time(found, own)
-            return add_up([*mine, *others], [p for p in problems if "written to its end" not in p])
-        # A large folder on a shared file system is slow to list: nine tenths of the time it is left alone.
-        args.stop.rest(max(_LOOK_S, 9 * (now_ns - begin_ns) / NS_PER_S))
+class _Job:
+    """The results of all nodes of the job, for the process that reports them; made before its command begins."""
+
+    def __init__(self, args: argparse.Namespace, file: NodeFile, launch: Launch) -> None:
+        self._args, self._file, self._launch = args, file, launch
+        self._folder = ResultFolder(file.path.parent)
+        self._earlier = {f.path for f in self._folder.look()[0] if f.ended}
+
+    def waited(self) -> JobEnergy:
+        """Wait for the results of the other nodes, as long as the patience lasts; add up what came."""
+        own, launch = read_node(self._file.path), self._launch
         begin_ns = HOST_CLOCK.now_ns()
+        end_ns = begin_ns + round(self._args.patience * NS_PER_S)
+        while True:
+            found, problems = self._folder.look()
+            mine, now_ns = of_this_run(found, own), HOST_CLOCK.now_ns()
+            whole = _all_there(mine, launch)
+            if whole or now_ns >= end_ns or _all_there([*mine, *of_wrong_clocks(found, own, self._earlier)], launch):
+                others = [] if whole else of_another_time(found, own)
+                return add_up([*mine, *others], [p for p in problems if "written to its end" not in p])
+            # A large folder on a shared file system is slow to list: nine tenths of the time it is left alone.
+            self._args.stop.rest(max(_LOOK_S, 9 * (now_ns - begin_ns) / NS_PER_S))
+            begin_ns = HOST_CLOCK.now_ns()
 
 
 def _all_there(found: Sequence[Found], launch: Launch) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from pmtpy.cluster._logs import is_log, made_on, read_log
@@ -128,6 +129,17 @@ def of_another_time(found: Sequence[Found], own: Found) -> list[Found]:
     return [replace(f, energy=None, why=_at_another_time(f.begun_s - own.begun_s)) for f in last.values()]
 
 
+def of_wrong_clocks(found: Sequence[Found], own: Found, earlier: Container[Path]) -> list[Found]:
+    """Return the last word of nodes of which nothing else belongs to the run of ``own``: it came while that went on.
+
+    ``earlier`` are the results that were there when the run began. By the clock of its node such a one is of another
+    time, but the launcher gives it the name of this run, and nothing more will come of it.
+    """
+    told = {f.node for f in of_this_run(found, own)}
+    ours = own.job and [f for f in found if f.ended and f.path not in earlier and _run(f) == _run(own)]
+    return [f for f in ours or () if f.node not in told]
+
+
 def _run(f: Found) -> tuple[str, str, object]:
     return f.job, "" if f.job else f.about, f.launch.get("size")
 
@@ -192,14 +204,26 @@ def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]
     energies = []
     for several in by_node.values():
         if len(several) > 1:
-            files = ", ".join(f.path.name for f in several)
+            files = ", ".join(f"{f.path.name}{_used(f)}" for f in several)
+            again = ", or of workers that torchrun started anew" if _restarted(several) else ""
             missing[several[0].host] = (
-                f"{len(several)} results are of this node, and would count twice: {files}; if they are of several runs,"
-                " give each a folder of its own"
+                f"{len(several)} results are of this node, and would count twice: {files}; if they are of several"
+                f" runs{again}, give each a folder of its own"
             )
         elif several[0].energy is not None:
             energies.append(several[0].energy)
     return energies, missing
+
+
+def _used(f: Found) -> str:
+    return "" if f.energy is None or f.energy.joules is None else f" ({f.energy.joules:.6g} J)"
+
+
+def _restarted(several: Sequence[Found]) -> bool:
+    """Whether results of one node are of one after another, as torchrun makes them: its agents start workers anew."""
+    spans = sorted((f.energy.begin_s, f.energy.end_s) for f in several if f.energy is not None)
+    apart = all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    return apart and all(f.launch.get("scheduler") == "torchrun" for f in several)
 
 
 def _of_one_time(energies: list[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> list[NodeEnergy]:

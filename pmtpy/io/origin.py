@@ -83,7 +83,11 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         size, local = number("WORLD_SIZE"), number("LOCAL_WORLD_SIZE")
         whole = size // local if size and local and size % local == 0 else None
         run = environ.get("TORCHELASTIC_RUN_ID", "")
-        job = "/".join(filter(None, (job, run if run != "none" else "")))
+        run = "" if run == "none" else run
+        # Workers that failed are started anew under the same name. The agent of each node counts that for itself, so
+        # the count tells one attempt from another on one node alone.
+        again = number("TORCHELASTIC_RESTART_COUNT") if run and whole == 1 else None
+        job = "/".join(filter(None, (job, f"{run}r{again}" if again else run)))
         return Launch("torchrun", job, number("RANK"), size, number("LOCAL_RANK"), local, whole or nodes, hosts, cpus)
     if "OMPI_COMM_WORLD_RANK" in environ:
         job = started(environ.get("PMIX_NAMESPACE", ""))

@@ -15,7 +15,7 @@ from pmtpy.cli import gather, main
 from pmtpy.cli.page import plain
 from pmtpy.cluster.gather import gather as gathered
 from pmtpy.io.origin import Launch
-from tests.cli.conftest import Pmtpy
+from tests.cli.conftest import Pmtpy, Started, wait_for
 from tests.cluster.test_gather import node, write
 
 
@@ -131,6 +131,22 @@ def test_of_a_node_with_a_wrong_clock_the_process_that_reports_says_what_gather_
     job = json.loads(done.stdout)
     assert list(job["nodes"]) == ["n0"]
     assert job["missing"].keys() == {"n1"}
+    assert "another run, or a clock that is wrong" in job["missing"]["n1"]
+
+
+def test_a_node_whose_clock_is_wrong_is_not_waited_for_once_it_has_told(started: Started, tmp_path: Path) -> None:
+    told = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURMD_NODENAME=n0"
+    told += " SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_STEP_NODELIST=n[0-1]"
+    env = dict(each.split("=") for each in told.split())
+    work = ("sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done")
+    words = ("--mpi", "--patience", "24h", "--into", "out", "--json", "--output", "job.json")
+    reporting = started("run", *words, "-s", "rapl:virtual", "--", *work, env=env)
+    wait_for((tmp_path / "running").exists)
+    write(tmp_path / "out", node(1), Launch("slurm", "7.0", 1, 2, 0, 1, 2, "n[0-1]"))  # in 1970
+    (tmp_path / "go").touch()
+    reporting.wait(240)  # and not a day
+    job = json.loads((tmp_path / "job.json").read_text())
+    assert list(job["nodes"]) == ["n0"]
     assert "another run, or a clock that is wrong" in job["missing"]["n1"]
 
 

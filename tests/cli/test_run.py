@@ -408,6 +408,11 @@ def test_where_a_launcher_started_several_processes_on_a_node_it_is_said_that_a_
     done = pmtpy("run", *filter(None, [into]), "-s", "rapl:virtual", "--", "true", env=env)
     assert done.returncode == 0
     assert sum("--mpi (or --into DIR)" in line for line in done.stderr.splitlines()) == lines
+    dumped = pmtpy("dump", "rapl:virtual", "-f", "run.csv", "--", "true", env=env)
+    assert dumped.returncode == 0
+    assert sum("one dump on each node is enough" in line for line in dumped.stderr.splitlines()) == (
+        lines or bool(into)
+    )
 
 
 GPUS = """

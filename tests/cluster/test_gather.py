@@ -485,6 +485,26 @@ def test_a_job_that_is_put_into_the_queue_again_is_another_each_time() -> None:
     assert launch_of({**named, **by_mpiexec}).job == "big.77r1/7"
 
 
+def test_workers_of_one_node_that_torchrun_starts_anew_are_another_job_each_time() -> None:
+    torch = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "mine"}
+    ids = [launch_of({**torch, "TORCHELASTIC_RESTART_COUNT": n}).job for n in ("", "0", "1", "2")]
+    assert ids == ["mine", "mine", "miner1", "miner2"]
+    # Of several nodes each counts those of its own workers alone, so that they would not find each other.
+    assert launch_of({**torch, "WORLD_SIZE": "4", "TORCHELASTIC_RESTART_COUNT": "1"}).job == "mine"
+    nameless = {**torch, "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "1"}
+    assert launch_of(nameless).job == ""
+
+
+def test_of_workers_that_were_started_anew_it_is_said_and_no_energy_is_lost(tmp_path: Path) -> None:
+    launch = Launch("torchrun", "mine", 0, 4, 0, 2, 2)
+    for begin_s in (1000.0, 1020.0):
+        write(tmp_path, node(0, begin_s=begin_s, end_s=begin_s + 10.0), launch)
+    (why,) = (why for name, why in gather(tmp_path).missing.items() if name == node(0).host)
+    assert "2 results are of this node, and would count twice" in why
+    assert "of workers that torchrun started anew, give each a folder of its own" in why
+    assert why.count(f" ({node(0).joules:g} J)") == 2
+
+
 def test_the_innermost_launcher_knows_the_rank_and_slurm_the_job() -> None:
     torch = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     found = launch_of({**SLURM, **torch, "SLURM_LOCALID": "0"})
