@@ -19,6 +19,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.channel import TOTAL, EnergyMethod
 from pmtpy.core.markers import Span, at_own_instants
+from pmtpy.core.moves import energies_at
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import described_layout
@@ -136,9 +137,10 @@ def select(track: Track, start: float, stop: float) -> Selection:
     if not b > a:
         return Selection(0.0, 0, [])
     lost = sum(n for _, _, n in track.gaps(a, b))
-    joules = track.energy_at(b) - track.energy_at(a)
+    near = track.around(a), track.around(b)
+    joules = _energy_at(track, b, near[1]) - _energy_at(track, a, near[0])
     unknown = np.clip(track.uncovered(a, b), 0.0, b - a)
-    uncertain = _uncertainties(track, (a, b), joules, unknown, lost)
+    uncertain = _uncertainties(track, a, near, Interval(b - a, joules.tolist(), unknown.tolist(), lost))
     found = []
     for i, line in enumerate(powers_of(track)):
         low, high = track.extremes(line, a, b)
@@ -150,19 +152,30 @@ def select(track: Track, start: float, stop: float) -> Selection:
     return Selection(b - a, lost, found)
 
 
-def _uncertainties(track: Track, ends: tuple[float, float], joules: Floats, unknown: Floats, lost: int) -> list[float]:
+def _energy_at(track: Track, t: float, near: Rows) -> Floats:
+    """Return the energies at an instant, of counters by their moves where the track says which those are."""
+    layout, by_rows = track.layout, track.energy_at(t)
+    if layout is None or len(by_rows) != len(layout.names) or not len(near.t) or not near.t[0] <= t <= near.t[-1]:
+        return by_rows
+    return energies_at(layout, t, near.t, near.watts, near.joules)
+
+
+def _uncertainties(track: Track, start: float, near: tuple[Rows, Rows], found: Interval) -> list[float]:
     """Judge each energy by what its channel knows of itself and how the power moves at the two ends."""
-    layout, (a, b) = track.layout, ends
+    layout = track.layout
     if layout is None or not layout.energy:
-        return [math.nan] * len(joules)
-    near = [track.around(a), track.around(b)]
+        return [math.nan] * len(found.joules)
     t = np.concatenate([r.t for r in near])
     t, keep = np.unique(t, return_index=True)
     watts, energy = (np.concatenate([getattr(r, k) for r in near])[keep] for k in ("watts", "joules"))
-    found, time_u_s = (joules[1:].tolist(), unknown[1:].tolist(), lost), time_u_of(track.facts)
-    between = left_out(near[0].t - a, near[1].t - a)
-    interval = Interval(b - a, *found, time_u_s, aged_s=aged_of(track.facts), left_out_s=between)
-    return [float(u) for u in recorded_uncertainties(layout, t - a, watts, energy, interval)]
+    interval = found._replace(
+        joules=found.joules[1:],
+        uncovered_s=found.uncovered_s[1:],
+        time_u_s=time_u_of(track.facts),
+        aged_s=aged_of(track.facts),
+        left_out_s=left_out(near[0].t - start, near[1].t - start),
+    )
+    return [float(u) for u in recorded_uncertainties(layout, t - start, watts, energy, interval)]
 
 
 def layout_of(facts: dict[str, Any] | None) -> Layout | None:

@@ -257,6 +257,29 @@ def test_marks_that_tell_their_instants_take_no_place_of_the_rows_behind_them() 
     assert all(("total uncertainty_joules", 1.0) in region.facts for region in regions)
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_counter_that_stands_for_several_rows_has_not_used_less_meanwhile(tmp_path: Path, *, told: bool) -> None:
+    """60 W by a counter that moves each 0.1 s, in rows of 10 ms: read off the rows, energies would be out by 6 J."""
+    channel = Channel("gpu", Quantity.ENERGY, domain="gpu/0", refresh_s=0.1)
+    header = Header("box", Identity("box"), Layout((channel,)), Anchor(START, UNIX), polled_s=0.01)
+    t = START + np.arange(300) * S // 100
+    joules = np.tile((6.0 * np.floor((t - START) / (S // 10) + 0.35))[:, None], 2)
+    nothing, unknown = np.zeros(300, np.int64), np.zeros((300, 2), np.int64)
+    for k in range(10):
+        begin, end = 1.004, 1.504 + 0.01 * k
+        set_ns = {"work start": START + round(begin * S), "work end": START + round(end * S)}
+        labels = tuple((int(np.searchsorted(t, at)), label) for label, at in set_ns.items())
+        path = tmp_path / f"{k}.parquet"
+        sink = open_sink(path, header)
+        sink.write(Frame(t, np.full((300, 2), 60.0), joules, np.empty((300, 0)), nothing, unknown, labels))
+        own = tuple(RecordedMark(label, at) for label, at in set_ns.items()) if told else ()
+        sink.close(Ending(Anchor(int(t[-1]), UNIX + 3 * S), 300, 0, 0, complete=True, marks=own))
+        facts = _facts(path, "work")
+        # A move is seen up to a row late, at either end, and a mark that tells no instant stands up to a row late.
+        assert facts["total joules"] == pytest.approx(60.0 * (end - begin), abs=0.6 if told else 1.2)
+        assert abs(facts["total joules"] - 60.0 * (end - begin)) < 2.0 * facts["total uncertainty_joules"]
+
+
 def test_fewer_rows_leave_marks_where_they_were_set(tmp_path: Path) -> None:
     """On rows of 0.1 s the marks would be 0.2 s apart, and the work between them 12 J."""
     dense = _constant(tmp_path / "dense.parquet", S // 1000, 2000, {"work start": 0.395, "work end": 0.51})

@@ -211,6 +211,24 @@ def test_marks_between_the_rows_of_a_slow_sensor_stand_where_they_were_set(kind:
     assert of_table(pmt.load(path)).marks == told
 
 
+def test_a_selection_of_a_counter_that_stands_for_several_rows_is_what_was_used(tmp_path: Path) -> None:
+    """60 W by a counter that moves each 0.1 s, in rows of 10 ms: read off the rows, energies would be out by 6 J."""
+    second, path, rows = 10**9, tmp_path / "a.csv", 300
+    layout = Layout((Channel("gpu", Quantity.ENERGY, refresh_s=0.1, domain="gpu/0"),))
+    t = second + np.arange(rows) * second // 100
+    joules = np.tile((6.0 * np.floor((t - second) / (second // 10) + 0.35))[:, None], 2)
+    watts, unknown = np.full((rows, 2), 60.0), np.zeros((rows, 2), np.int64)
+    sink = open_sink(path, Header("box", Identity("box"), layout, Anchor(second, 1000 * second), polled_s=0.01))
+    sink.write(Frame(t, watts, joules, np.empty((rows, 0)), unknown[:, 0], unknown))
+    sink.close(Ending(Anchor(int(t[-1]), 1003 * second), rows, 0, 0, complete=True))
+    track = StoredTrack.of_file("a", path)
+    for k in range(10):
+        found = select(track, 1.004, 1.504 + 0.01 * k).powers
+        for power in found:
+            assert power.joules == pytest.approx(60.0 * (0.5 + 0.01 * k), abs=0.6)  # a move is seen up to a row late
+            assert abs(power.joules - 60.0 * (0.5 + 0.01 * k)) < 2.0 * power.uncertainty_joules
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stretch_is_exported_as_a_recording(track: Track, kind: str, tmp_path: Path) -> None:
     if kind == "jls":

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pmtpy.analysis.signal.updates import MIN_UPDATES
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.moves import moved
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
@@ -69,8 +70,8 @@ class PowerTrace:
     @staticmethod
     def of_counter(t_s: Floats, joules: Floats) -> PowerTrace:
         """Make a curve of rows of a counter in order of time: one that rests has not used less power."""
-        moved = np.concatenate([[True], np.diff(joules) != 0.0])
-        return PowerTrace.from_energy(t_s[moved], joules[moved])
+        knots = moved(joules)
+        return PowerTrace.from_energy(t_s[knots], joules[knots])
 
     @staticmethod
     def of_load(load: LoadIntervals) -> PowerTrace:

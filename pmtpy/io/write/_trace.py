@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, Channel, EnergyMethod
 from pmtpy.core.markers import at_own_instants, paired
+from pmtpy.core.moves import energies_at
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.columns import Column, columns
@@ -118,9 +119,9 @@ class Story:
         self._shown = [c for c in shown if c.column.array != "joules"]
         self._set = sorted(((m.t_ns, m.label) for m in header.marks), key=itemgetter(0))
         self._instants = sorted({t for r in header.regions for t in (r.start_ns, r.end_ns)} | {t for t, _ in self._set})
-        self._at: dict[int, tuple[Floats, Floats]] = {}  # joules and unknown seconds at the ends of regions
+        self._at: dict[int, tuple[Floats, Floats]] = {}  # by rows, joules and unknown seconds at the ends of regions
         self._marked: list[tuple[int, float, str]] = []  # time of a row, that of the row before, label
-        self._steps: dict[int, Floats] = {}  # joules from the row before a marked one to it
+        self._since: dict[int, float] = {}  # time of the row before a marked one
         self._before: tuple[int, Floats, Ints] | None = None
         self._powered: npt.NDArray[np.bool_] | None = None  # which powers and energies the last row has
         self._silent: dict[str, int] = {}  # counters without a value, and since when
@@ -133,9 +134,8 @@ class Story:
         for row, label in frame.marks:
             t = int(frame.t_ns[row])
             self._at.setdefault(t, (frame.joules[row].copy(), frame.uncovered_ns[row] / _NS))
-            before = frame.joules[row - 1] if row else self._before[1] if self._before else frame.joules[row]
-            self._steps.setdefault(t, frame.joules[row] - before)
             since = int(frame.t_ns[row - 1]) if row else self._before[0] if self._before else math.inf
+            self._since.setdefault(t, since)
             self._marked.append((t, since, label))
         t_ns, joules, unknown = frame.t_ns, frame.joules, frame.uncovered_ns
         if self._before is not None:
@@ -143,9 +143,8 @@ class Story:
             t_ns, joules, unknown = np.append(t0, t_ns), np.vstack([j0, joules]), np.vstack([u0, unknown])
         first = bisect.bisect_left(self._instants, int(t_ns[0]))
         inside = self._instants[first : bisect.bisect_right(self._instants, int(t_ns[-1]))]
-        if self._judge is not None:
-            marked = self._marked[len(self._marked) - len(frame.marks) :]
-            self._near.take(frame, [*inside, *(t for t, since, _ in marked if not self._is_told(since, t))])
+        marked = self._marked[len(self._marked) - len(frame.marks) :]
+        self._near.take(frame, [*inside, *(t for t, since, _ in marked if not self._is_told(since, t))])
         for t in inside:
             self._at[t] = (_between(t, t_ns, joules), _between(t, t_ns, unknown) / _NS)
         self._find_gaps(frame)
@@ -228,17 +227,28 @@ class Story:
         instants anywhere in them alike, that energy is off by a U - b V, U and V uniform on (0, 1). Its mean square is
         this.
         """
-        none = np.zeros(len(self._layout.names))
-        a, b = self._steps.get(start, none), self._steps.get(end, none)
+        a, b = self._step(start), self._step(end)
         late: Floats = (a * a + b * b) / 3 - a * b / 2
         return late
+
+    def _step(self, t: int) -> Floats:
+        """Return the joules from the row before a marked one to it; none of an instant that is no such row."""
+        since = self._since.get(t, math.inf)
+        return self._joules(t, t) - self._joules(t, since) if since < t else np.zeros(len(self._layout.names))
+
+    def _joules(self, end: int, t: float) -> Floats:
+        """Return the energies at an instant near the end of a region: by its rows alone where no others are kept."""
+        rows = self._near.beside(end)
+        if rows is None or not rows[0][0] <= t <= rows[0][-1]:
+            return self._at[end][0]
+        return energies_at(self._layout, t, *rows)
 
     def _cost(self, start: int, end: int, late: Floats | float) -> Iterator[tuple[str, float]]:
         a, b = self._at.get(start), self._at.get(end)
         if a is None or b is None or not end > start:
             return
         seconds = (end - start) / _NS
-        used, unknown_s = b[0] - a[0], b[1] - a[1]
+        used, unknown_s = self._joules(end, end) - self._joules(start, start), b[1] - a[1]
         uncertain = np.sqrt(self._uncertainties(start, end, used, unknown_s) ** 2 + late)
         means = self._layout.mean_watts(used, seconds, unknown_s)
         for i, name in enumerate(self._layout.names):
@@ -293,6 +303,10 @@ class _Near:
                 if at + _CONTEXT_ROWS > len(rows[0]):
                     self._wanted[t] = at + _CONTEXT_ROWS - len(rows[0])
         self._before = _part(rows, max(0, len(rows[0]) - _CONTEXT_ROWS), len(rows[0]))
+
+    def beside(self, end: int) -> _Rows | None:
+        """Return the rows around an end; None where they were not kept."""
+        return _joined(self._kept[end]) if end in self._kept else None
 
     def around(self, start: int, end: int) -> tuple[_Rows, list[tuple[int, int]]] | None:
         """Return the rows around two ends, each once, and from when to when those between are left out.
