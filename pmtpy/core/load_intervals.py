@@ -47,7 +47,9 @@ class LoadIntervals:
     @property
     def edges(self) -> Floats:
         """All changes in order: on, off, on, off, ..."""
-        return np.stack([self.on_s, self.off_s], axis=1).ravel()
+        edges = np.empty(2 * len(self.on_s))
+        edges[::2], edges[1::2] = self.on_s, self.off_s
+        return edges
 
     def ending(self, early_s: float) -> LoadIntervals:
         """Return the load with each end earlier, though not before its start nor after the next one."""

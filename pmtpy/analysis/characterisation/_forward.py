@@ -262,8 +262,9 @@ def linear(x: Floats, y: Floats, weights: Floats) -> tuple[float, float]:
     """Weighted least squares of ``y`` on ``x``: gain, which is not negative, and intercept."""
     total = float(np.sum(weights))
     mean_x, mean_y = float(weights @ x) / total, float(weights @ y) / total
-    spread = float(weights @ (x - mean_x) ** 2)
-    gain = float(weights @ ((x - mean_x) * (y - mean_y))) / spread if spread > 0.0 else 0.0
+    off_x = x - mean_x
+    spread = float(weights @ off_x**2)
+    gain = float(weights @ (off_x * (y - mean_y))) / spread if spread > 0.0 else 0.0
     return max(gain, 0.0), mean_y - max(gain, 0.0) * mean_x
 
 

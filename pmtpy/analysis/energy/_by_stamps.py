@@ -6,6 +6,7 @@ stamps alone scatter, and against one that does not follow its stamps at all. Pu
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import NamedTuple
@@ -61,6 +62,7 @@ def _started(readings: Readings, load: StampedLoad) -> _Explained:
     """
     first = _explained(readings, load, (0.0, 0.0))
 
+    @functools.cache
     def odds(start: tuple[float, float]) -> float:  # of an ideal load, which has nothing else to explain a delay by
         return readings.solve(first.pace, load.about(*load.start(*start), ideal=True), judged=True).evidence
 

@@ -13,7 +13,9 @@ wakes, and differ from block to block.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -154,10 +156,11 @@ class StampedLoad:
         early_by, late_by, wide_by = (float(by) for by in _DERIVATIVE_STEPS)
         rise, early, late, wide, other, own, by_turn = (float(a) for a in at[:7])
         stamps = self._stamps_share(sd)
+        kernels = functools.cache(self._wider)  # three, which are asked for over and over
 
         def seen(load: LoadIntervals, wider: float = 0.0, later: float = 0.0, behind: float = 0.0) -> Floats:
             region = (bound - stamps * (late + later) - behind for bound in self.region)
-            return np.append(self._shown(load, wide + wider, late + later + behind), load.share(*region))
+            return np.append(self._shown(load, wide + wider, late + later + behind, kernels), load.share(*region))
 
         sooner, ended, later = (self.load.ending(early + by) for by in (-early_by, 0.0, early_by))
         stamped, even = (seen(load.ending(early)) for load in self.ends)
@@ -182,14 +185,16 @@ class StampedLoad:
             sd[5:] = _NOTHING
         return Terms(at, self.mean, sd, shown, np.column_stack(rows), rising)
 
-    def _shown(self, load: LoadIntervals, wide: float, late_s: float) -> Floats:
+    def _wider(self, by: float) -> Response:
+        """Return a kernel that is wider, without its delay."""
+        window, tau = (max(0.0, width * (1.0 + by)) for width in (self.response.window_s, self.response.tau_s))
+        return replace(self.response, window_s=window, tau_s=tau, delay_s=0.0)
+
+    def _shown(self, load: LoadIntervals, wide: float, late_s: float, kernels: Callable[[float], Response]) -> Floats:
         """Show a load to readings that are later, by a kernel that is wider about the same middle."""
         window, tau = self.response.window_s, self.response.tau_s
         delay = self.response.delay_s - wide * (window / 2.0 + tau) + late_s
-        wider = replace(
-            self.response, window_s=max(0.0, window * (1.0 + wide)), tau_s=max(0.0, tau * (1.0 + wide)), delay_s=delay
-        )
-        return wider.shown(load, self.t_s)
+        return kernels(wide).shown(load, self.t_s - delay)
 
     def odd(self, found: Posterior) -> bool:
         """Whether the readings follow the stamps only with delays that neither stamps nor readings have as a rule."""

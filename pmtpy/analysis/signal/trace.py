@@ -211,13 +211,17 @@ class Responder:
         """
         t = np.asarray(at_s - self._begin_s, np.float64)
         none = not isinstance(window_s, np.ndarray) and window_s <= 0.0
+        if none and tau_s <= 0.0:
+            return self._watts[_place(self._curve.t_s, t)]
+        late_j = self._curve.until(t)
         if none:
-            return self._smooth(t, tau_s) if tau_s > 0.0 else self._watts[_place(self._curve.t_s, t)]
+            return self._smooth(t, late_j, tau_s)
         early = t - window_s
-        energy = self._curve.until(t) - self._curve.until(early)
+        early_j = self._curve.until(early)
+        energy = late_j - early_j
         if tau_s > 0.0:
             # Of tau x' = P - x follows that the integral of x is that of P less tau times the growth of x.
-            energy = energy - tau_s * (self._smooth(t, tau_s) - self._smooth(early, tau_s))
+            energy = energy - tau_s * (self._smooth(t, late_j, tau_s) - self._smooth(early, early_j, tau_s))
         return np.asarray(energy / window_s, np.float64)
 
     def triangle(self, at_s: Floats, base_s: float) -> Floats:
@@ -235,7 +239,8 @@ class Responder:
         since = t - self._curve.t_s[knot]
         return np.asarray(twice[knot] + (once[knot] + (self._watts[i] - mean) * since / 2.0) * since, np.float64)
 
-    def _smooth(self, t: Floats, tau_s: float) -> Floats:
+    def _smooth(self, t: Floats, until_j: Floats, tau_s: float) -> Floats:
+        """Return the state of a one-pole at instants until which the energy is known."""
         length = 2.0 ** math.floor(math.log2(tau_s / _KNOTS_PER_TAU))
         if length not in self._thin:
             thin = self._curve.thinned(length)
@@ -249,15 +254,16 @@ class Responder:
             self._states[tau_s] = _behind(thin.t_s, watts, tau_s)
         i = _place(thin.t_s, t)
         since = np.maximum(t - thin.t_s[i], 0.0)
+        decay = -since / tau_s
         # Of the piece that has begun the energy is known up to the instant itself.
-        share = np.divide(-np.expm1(-since / tau_s), since, out=np.full(t.shape, 1.0 / tau_s), where=since > 0.0)
-        left = self._states[tau_s][i] * np.exp(-since / tau_s)
-        return np.asarray(left + share * (self._curve.until(t) - thin.joules[i]), np.float64)
+        share = np.divide(-np.expm1(decay), since, out=np.full(t.shape, 1.0 / tau_s), where=since > 0.0)
+        left = self._states[tau_s][i] * np.exp(decay)
+        return np.asarray(left + share * (until_j - thin.joules[i]), np.float64)
 
 
 def _place(knots_s: Floats, at_s: Floats) -> Ints:
     """Return the piece between knots in which each instant lies; beyond the ends the first or the last."""
-    return np.clip(np.searchsorted(knots_s, at_s, side="right") - 1, 0, len(knots_s) - 2)
+    return np.asarray(np.searchsorted(knots_s[1:-1], at_s, side="right"), np.int64)
 
 
 def _integrals(t: Floats, power: Floats) -> tuple[float, Floats, Floats]:
