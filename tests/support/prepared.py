@@ -9,6 +9,7 @@ locale), begins a real one.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import marshal
 import os
@@ -93,7 +94,13 @@ def _import_all() -> None:
         if module.name not in _LARGE:
             importlib.import_module(f"pmtpy.cli.{module.name}")
     importlib.import_module("pmtpy.regions.region")
-    importlib.import_module("pmtpy.backends.rapl")
+    # Every backend with its virtual device; the libraries that one needs are loaded by who opens it.
+    for backend in importlib.import_module("pmtpy.sensor.registry").BACKENDS:
+        importlib.import_module(f"pmtpy.backends.{backend}")
+        importlib.import_module(f"pmtpy.emulators.{backend}")
+    # What is here lives for good: else each program goes through all of it, and copies the pages, when it ends.
+    gc.collect()
+    gc.freeze()
 
 
 def _begin(line: socket.socket) -> None:
