@@ -163,13 +163,16 @@ def characterised(path: Path, capsys: pytest.CaptureFixture[str], *how: str) -> 
     return json.loads(out), err
 
 
-@pytest.mark.parametrize("untold_s", [0.0, 5.0, 12.0])
+_SCHEDULED_S = 14.0  # the random blocks begin at 6 s
+
+
+@pytest.mark.parametrize("untold_s", [0.0, 5.0, 9.0])
 def test_characterise_finds_the_kernel_by_the_stamps_of_the_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], untold_s: float
 ) -> None:
     """The program says when the device works, from the first block after ``untold_s`` on."""
     path, clock, rng = tmp_path / "run.csv", ManualClock(), np.random.default_rng(1)
-    edges = schedule(20.0)
+    edges = schedule(_SCHEDULED_S)
     first = 2 * int(np.searchsorted(edges[::2], untold_s))
     since_s = float(edges[first]) - 1e-3 if untold_s else 0.0
     steps = ",".join(f"{t:.6f}={40 if i % 2 else 140}" for i, t in enumerate(edges))
@@ -180,7 +183,7 @@ def test_characterise_finds_the_kernel_by_the_stamps_of_the_recording(
         made.intake.period_s = 0.005
         record(sensor, path)
         events = [(t, "off" if i % 2 else "on") for i, t in enumerate(edges) if i >= first]
-        events += [(0.005 * k + rng.uniform(0.0, 0.002), "poll") for k in range(4000)]
+        events += [(0.005 * k + rng.uniform(0.0, 0.002), "poll") for k in range(round(_SCHEDULED_S / 0.005))]
         events += [(since_s, "say")]
         for t, what in sorted(events):
             clock.advance(max(0.0, epoch_s + t - clock.now_ns() / 1e9))
@@ -191,19 +194,22 @@ def test_characterise_finds_the_kernel_by_the_stamps_of_the_recording(
             if what in {"off", "say"}:
                 sensor.load().__exit__(None, None, None)
     found, said = characterised(path, capsys)
-    registers, also_said = characterised(path, capsys, "--registers")
-    (instant,) = (each for each in registers["registers"] if each["channel"] == "gpu.instant")
-    if untold_s > 10.0:
+    kernels = [found["kernel"]] if untold_s < 8.0 else []
+    if untold_s:  # the registers, each fitted by itself, are told by the same stamps
+        registers, also_said = characterised(path, capsys, "--registers")
+        (instant,) = (each for each in registers["registers"] if each["channel"] == "gpu.instant")
+        kernels += [instant["kernel"]] if untold_s < 8.0 else []
+    if untold_s > 8.0:
         for text in (said, also_said):
-            assert re.search(r"tell of 7\.\d+ of its 19.9 s in one go: they are not used", text)
+            assert re.search(r"tell of 4\.\d+ of its 1[34][.0-9]* s in one go: they are not used", text)
         assert "kernel" in found["declined"]
         assert instant["kernel"] is None
         found, said = characterised(path, capsys, "--load", str(path))  # who asks for them gets what they tell
+        kernels = [found["kernel"]]
     assert (untold_s > 0.0) == ("what is found by them is found there alone" in said)
-    for each in (found, instant) if untold_s < 10.0 else (found,):
-        tau = each["kernel"]["tau_ms"]
-        assert tau["low"] <= 12.5 <= tau["high"]
-        assert tau["high"] - tau["low"] < 2.0
+    for kernel in kernels:
+        assert kernel["tau_ms"]["low"] <= 12.5 <= kernel["tau_ms"]["high"]
+        assert kernel["tau_ms"]["high"] - kernel["tau_ms"]["low"] < 2.0
 
 
 def test_own_stamps_are_used_where_they_tell_of_changes_in_half_of_the_readings() -> None:
@@ -236,16 +242,17 @@ def test_stamps_of_the_load_come_before_markers_that_may_be_anything(tmp_path: P
 def test_compare_corrects_by_them_where_one_clock_stamped_all() -> None:
     """A sensor that sees a quarter of the time beside a meter that sees all; powers are known in closed form."""
     rng = np.random.default_rng(2)
-    load = LoadIntervals(IRREGULAR[:, 0] + 1.0, IRREGULAR[:, 1] + 1.0)
+    on = square(0.13, 0.4, 14.0, 0.2, 3) + 1.0
+    load = LoadIntervals(on[:, 0], on[:, 1])
     low, rise = LEVELS_W[0], LEVELS_W[1] - LEVELS_W[0]
-    t, fine = np.arange(0.05, 22.0, 0.1), np.arange(0.0, 22.0, 1e-3)
+    t, fine = np.arange(0.05, 16.0, 0.1), np.arange(0.0, 16.0, 1e-3)
     shown = low + rise * Response(0.1, 0.025).shown(load, t) + rng.normal(0.0, 0.3, len(t))
-    polls = np.arange(0.0, 22.0, 0.01) + rng.uniform(0.0, 2e-3, 2200)
+    polls = np.arange(0.0, 16.0, 0.01) + rng.uniform(0.0, 2e-3, 1600)
     held = shown[np.clip(np.searchsorted(t, polls, side="right") - 1, 0, None)]
     meter = Trace("meter", fine, low + rise * Response(1e-3).shown(load, fine))
     sensor = Trace("gpu", polls, held, load=load)
-    span = Span(8.0, 9.0, "work")
-    truth = low + rise * float(PowerTrace.of_load(load).energy(8.0, 9.0))
+    span = Span(5.0, 6.0, "work")
+    truth = low + rise * float(PowerTrace.of_load(load).energy(5.0, 6.0))
 
     def corrected_by(trace: Trace, *, one_clock: bool) -> Energy:
         found = compare([trace, meter], reference="meter", one_clock=one_clock, regions=[span], whole=False)
