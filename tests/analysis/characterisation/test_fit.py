@@ -148,17 +148,16 @@ def test_too_few_readings_and_a_flat_reference_give_no_free_shape() -> None:
 
 def test_a_long_tail_is_in_the_mean_lag_of_a_kernel_of_no_family() -> None:
     # A reading that shows a window of 0.1 s for two thirds, and one of half a second for the rest.
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        bench = pseudo_random_bench(0.09, seconds=40.0, seed=seed)
-        at = np.asarray(np.arange(0.5 + rng.uniform(0.0, 0.1), 39.0, 0.1), np.float64)
+    rng = np.random.default_rng(0)
+    bench = pseudo_random_bench(0.09, seconds=40.0, seed=0)
+    at = np.asarray(np.arange(0.5 + rng.uniform(0.0, 0.1), 39.0, 0.1), np.float64)
 
-        def mean(window: float, at: Floats = at, load: Table = bench.load) -> Floats:
-            return np.asarray((load.joules(at) - load.joules(np.asarray(at - window))) / window, np.float64)
+    def mean(window: float, at: Floats = at, load: Table = bench.load) -> Floats:
+        return np.asarray((load.joules(at) - load.joules(np.asarray(at - window))) / window, np.float64)
 
-        watts = np.asarray((2.0 * mean(0.1) + mean(0.5)) / 3.0 + 0.3 * rng.standard_normal(len(at)), np.float64)
-        found = fit_kernel(Updates(np.arange(len(at)), at, watts, 0.1, 1e-4), bench.meter(seed=seed), metered=True)
-        assert found.family == AMBIGUOUS
-        assert found.best.lag_s.contains((2.0 * 0.05 + 0.25) / 3.0)
-        assert found.best.lag_s.half_width < 0.02  # a sixth of it
-        assert found.best.gain.contains(1.0)
+    watts = np.asarray((2.0 * mean(0.1) + mean(0.5)) / 3.0 + 0.3 * rng.standard_normal(len(at)), np.float64)
+    found = fit_kernel(Updates(np.arange(len(at)), at, watts, 0.1, 1e-4), bench.meter(seed=0), metered=True)
+    assert found.family == AMBIGUOUS
+    assert found.best.lag_s.contains((2.0 * 0.05 + 0.25) / 3.0)
+    assert found.best.lag_s.half_width < 0.02  # a sixth of it
+    assert found.best.gain.contains(1.0)
