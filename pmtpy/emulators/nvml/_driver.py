@@ -17,13 +17,14 @@ from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.rows import Floats
 from pmtpy.emulators.gpu_sensor import SensorModel
 from pmtpy.emulators.load import Load
-from pmtpy.emulators.nvml._boards import VirtualGpu
+from pmtpy.emulators.nvml._boards import Board, VirtualGpu
 from pmtpy.emulators.world import World, unheld
 
 OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NOT_FOUND, LOST = 0, 1, 2, 3, 6, 15
 _RING = 120  # samples of power that drivers are reported to keep
 _UNSIGNED_INT, _UNSIGNED_LONG_LONG = 1, 3  # value types
 _MEMBER = {_UNSIGNED_INT: "uiVal", _UNSIGNED_LONG_LONG: "ullVal"}
+_COUNTERS = frozenset({83, 191})  # fields of energy; the others are powers
 _GPU_SHARE = 0.7  # of a module's power, on a virtual GH200
 _BOOT_NS = 7_000_000_000_000  # the samples' clock differs from the host's by this
 
@@ -40,6 +41,17 @@ class _Share:
 
     def joules(self, t_s: Floats) -> Floats:
         return self.part * self.load.joules(t_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a register shows from one tick of its clock to the next; polls come far more often."""
+
+    of: tuple[SensorModel, Board, Load]
+    clock: SensorModel
+    tick: int | None  # none yet
+    t_s: float
+    shown: int  # milliwatts, or millijoules
 
 
 class VirtualDriver:
@@ -65,6 +77,7 @@ class VirtualDriver:
         self.references = 0
         self.missing: set[str] = set()
         self._world = world
+        self._shown: dict[tuple[int, int, int], _Shown] = {}  # by GPU, field and scope
         self._system: dict[str, Callable[..., object]] = {
             "nvmlInitWithFlags": self._init,
             "nvmlShutdown": self._shutdown,
@@ -199,15 +212,26 @@ class VirtualDriver:
 
     def _field(self, gpu: VirtualGpu, number: int, scope: int) -> tuple[float, int]:
         """Return instant (seconds) and count of a field; the caller knows that it exists."""
-        now_s, sensor, load = self._now_s(gpu), gpu.sensor, self._world.load
-        if number in {83, 191}:
-            clock = replace(sensor, update_s=sensor.counter_update_s, wander_s=0.0)
-            joules = float(sensor.counter(load, now_s))
-            return float(clock.tick_times(clock.last_tick(now_s))), gpu.counter_mj + round(joules * 1000)
-        model = sensor.averaged() if number == 185 else sensor
+        of, last = (gpu.sensor, gpu.board, self._world.load), self._shown.get((gpu.index, number, scope))
+        if last is None or any(now is not then for now, then in zip(of, last.of, strict=True)):
+            last = _Shown(of, _register(gpu.sensor, number), None, 0.0, 0)
+        now_s = self._now_s(gpu)
+        tick = int(last.clock.last_tick(now_s))
+        if tick != last.tick:
+            shown = (
+                self._counted(gpu, now_s) if number in _COUNTERS else self._power(gpu, last.clock, number, scope, now_s)
+            )
+            last = replace(last, tick=tick, t_s=float(last.clock.tick_times(tick)), shown=shown)
+            self._shown[gpu.index, number, scope] = last
+        return last.t_s, last.shown + (gpu.counter_mj if number in _COUNTERS else 0)
+
+    def _counted(self, gpu: VirtualGpu, now_s: float) -> int:
+        return round(float(gpu.sensor.counter(self._world.load, now_s)) * 1000)
+
+    def _power(self, gpu: VirtualGpu, model: SensorModel, number: int, scope: int, now_s: float) -> int:
         alone = facts.reads_module(gpu.board.name, Kind.INSTANT) and number == 185 and scope == 0
         part = gpu.board.memory_share if scope == 2 else _GPU_SHARE if alone else 1.0
-        return float(model.tick_times(model.last_tick(now_s))), _milliwatts(model, _Share(load, part), now_s)
+        return _milliwatts(model, _Share(self._world.load, part), now_s)
 
     def _exists(self, gpu: VirtualGpu, number: int, scope: int) -> bool:
         board = gpu.board
@@ -231,7 +255,7 @@ class VirtualDriver:
             t_s, shown = self._field(gpu, *key)
             t_ns = self._world.epoch_ns + round(t_s * 1e9)
             value.timestamp = (anchor.unix_ns + t_ns - anchor.monotonic_ns) // 1000
-            value.valueType = _UNSIGNED_LONG_LONG if key[0] in {83, 191} else _UNSIGNED_INT
+            value.valueType = _UNSIGNED_LONG_LONG if key[0] in _COUNTERS else _UNSIGNED_INT
             setattr(value.value, _MEMBER[value.valueType], gpu.garbage.get(key, shown))
         return OK
 
@@ -254,6 +278,13 @@ class VirtualDriver:
 
     def _boot_us(self, t_s: float) -> int:
         return (self._world.epoch_ns + _BOOT_NS + round(t_s * 1e9)) // 1000
+
+
+def _register(sensor: SensorModel, number: int) -> SensorModel:
+    """Return the sensor behind a field; of a counter, its clock."""
+    if number in _COUNTERS:
+        return replace(sensor, update_s=sensor.counter_update_s, wander_s=0.0)
+    return sensor.averaged() if number == 185 else sensor
 
 
 def _set(out: Any, value: int) -> int:
