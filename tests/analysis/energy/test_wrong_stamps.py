@@ -78,8 +78,7 @@ def silent(found: list[tuple[Energy, float]]) -> int:
     return sum(not each.low <= true <= each.high and not each.warnings for each, true in found)
 
 
-@pytest.mark.parametrize("stamps", [another_run, another_clock])
-@pytest.mark.parametrize("sensor", SENSORS)
+@pytest.mark.parametrize(("sensor", "stamps"), [*zip(SENSORS, 2 * (another_run, another_clock), strict=True)])
 def test_stamps_that_the_readings_do_not_follow_are_named_and_left_out(sensor: str, stamps: Stamps) -> None:
     found = [measured(sensor, stamps, seed) for seed in SEEDS]
     left_out = [each for each, _ in found if each.method == "reconstruction"]
