@@ -160,7 +160,8 @@ def _corrected(kept: Kept, i: int, rows: Frame, t_s: Floats, watts: Floats) -> F
         both = mixture([(1.0 - another.share, better), (another.share, plain)], "kernel")
         wider = both.uncertainty_joules - better.uncertainty_joules > DOUBTFUL_SHARE * abs(both.joules)
         said = f"{channel.name}: {kept.facts.perhaps_another(channel.name, another.every_s)}"
-        better = replace(both, warnings=(*both.warnings, said)) if wider else both
+        matters = wider or both.method != better.method
+        better = replace(both, warnings=(*both.warnings, said)) if matters else both
     lost = (f"{channel.name}: {rows_lost(kept.lost, kept.remarks.failure)}",) if kept.lost else ()
     budget = UncertaintyBudget(better.uncertainty_joules, better.parts, (*better.warnings, *lost))
     return Found(channel, better.joules, 0.0, budget, better.method)
