@@ -37,6 +37,7 @@ from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._model_selection import (
     FEW_READINGS,
+    beside,
     choose,
     impure,
     nearest,
@@ -44,6 +45,7 @@ from pmtpy.analysis.characterisation._model_selection import (
     refuted,
     with_doubt,
 )
+from pmtpy.analysis.characterisation._slow_part import slow_part
 from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
 from pmtpy.analysis.signal.correlogram import flanks_s
 from pmtpy.analysis.signal.estimate import (
@@ -198,6 +200,10 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     if not problem.metered:
         fit = replace(nearest(fit), rises_late_s=_rises_late(problem, found[fit.best.family][0]))
     fit = with_doubt(fit, minima, slopes)
+    # Without a meter it may be the load that changes for seconds.
+    slow = slow_part(problem, found[fit.best.family][0]) if problem.metered else None
+    if slow is not None and (free is None or slow.residual_w < free[0].residual_w):
+        return beside(fit, slow)
     return fit if free is None else refuted(fit, *free)
 
 
