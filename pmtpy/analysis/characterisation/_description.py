@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -149,6 +149,77 @@ def misfits(problem: Problem, least: Fit, noise: Noise) -> Callable[[Fit], float
     return misfit
 
 
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """What more parameters do to a fit."""
+
+    fit: Fit
+    moved: Mapping[str, float]  # by how much each parameter is another then, by name
+    left: Floats  # of the readings, shape (n,)
+    _spread: Spread
+
+    @property
+    def point(self) -> Floats:
+        """The parameters of the kernel then."""
+        point = self.fit.point + np.array([self.moved.get(name, 0.0) for name in PARAMETERS])
+        point[1:4] = np.maximum(point[1:4], 0.0)
+        return np.asarray(point, np.float64)
+
+    @property
+    def residual_w(self) -> float:
+        """Root mean square of what is left."""
+        return math.sqrt(float(np.mean(self.left**2)))
+
+    def estimate(self, value: float, parts: Mapping[str, float]) -> Estimate:
+        """Return a value that moves by ``parts`` with each parameter, with its interval."""
+        mix = np.array([parts.get(name, 0.0) for name in self.moved])
+        return Estimate.normal(value, self._spread.deviation(mix), self._spread.freedom(mix))
+
+    def deviations(self, name: str) -> float:
+        """By how many deviations, as if of a normal distribution, a parameter is another."""
+        return Z95 * self.moved[name] / max(self.estimate(0.0, {name: 1.0}).half_width, 1e-300)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A fit beside which more parameters can be solved for, with errors that last in the noise."""
+
+    problem: Problem
+    fit: Fit
+    _names: list[str]
+    _design: Floats
+
+    @staticmethod
+    def of(problem: Problem, fit: Fit) -> Beside:
+        """Return that of a fit."""
+        return Beside(problem, fit, *design_of(problem, fit))
+
+    @property
+    def residual_w(self) -> float:
+        """Root mean square of what the fit leaves."""
+        return math.sqrt(float(np.mean(self.fit.residuals**2)))
+
+    @property
+    def reference(self) -> Floats:
+        """The reference through the kernel, in its watts."""
+        return self.column("gain")
+
+    def column(self, name: str) -> Floats:
+        """Return the derivative of the readings by a parameter."""
+        return np.asarray(self._design[:, self._names.index(name)], np.float64)
+
+    def solved(self, columns: Mapping[str, Floats], after: Solved | None = None) -> Solved:
+        """Solve for parameters more, from their columns; ``after``: from what was left then, and in that noise."""
+        at = 3 + len(widths_of(self.fit.family))
+        names = [*self._names[:at], *columns, *self._names[at:]]
+        design = np.insert(self._design, [at] * len(columns), np.stack([*columns.values()], axis=1), axis=1)
+        left = self.fit.residuals if after is None else after.left
+        before = {} if after is None else after.moved
+        _, spread = errors(self.problem, replace(self.fit, residuals=left), design)
+        moved = {name: before.get(name, 0.0) + by for name, by in zip(names, spread.shift.tolist(), strict=True)}
+        return Solved(self.fit, moved, np.asarray(left - design @ spread.shift, np.float64), spread)
+
+
 def rises_late(problem: Problem, fit: Fit) -> Estimate:
     """Return by how much later than a load's falls the readings follow its rises, seconds.
 
@@ -161,11 +232,9 @@ def rises_late(problem: Problem, fit: Fit) -> Estimate:
         later = PowerTrace.of_levels(np.where(np.diff(levels) > 0.0, edges + by_s, edges), levels)
         return replace(problem, reference=later, respond=Responder(later)).filtered(fit.point, fit.family)
 
-    column, at = fit.gain * (moved(step) - moved(-step)) / (2.0 * step), 3 + len(widths_of(fit.family))
-    design = np.insert(design_of(problem, fit)[1], at, column, axis=1)
-    _, spread = errors(problem, fit, design)
-    alone = np.eye(design.shape[1])[at]
-    return Estimate.normal(float(spread.shift[at]), spread.deviation(alone), spread.freedom(alone))
+    column = fit.gain * (moved(step) - moved(-step)) / (2.0 * step)
+    found = Beside.of(problem, fit).solved({"later": np.asarray(column, np.float64)})
+    return found.estimate(found.moved["later"], {"later": 1.0})
 
 
 def told_by(problem: Problem, least: Fit) -> Callable[[Fit], Floats]:

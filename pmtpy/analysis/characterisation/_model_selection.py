@@ -15,7 +15,7 @@ from dataclasses import replace
 from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE, widths_of
 from pmtpy.analysis.characterisation._forward import Fit
 from pmtpy.analysis.characterisation._free_shape import FreeShape
-from pmtpy.analysis.characterisation._slow_part import SlowPart
+from pmtpy.analysis.characterisation._lack_of_fit import LackOfFit
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, Shape
 from pmtpy.analysis.signal.estimate import NAMED, Estimate, student_95
 from pmtpy.errors import Reason
@@ -245,8 +245,8 @@ def refuted(fit: KernelFit, free: FreeShape, left_w: float) -> KernelFit:
     return replace(fit, family=AMBIGUOUS, best=best, reason=Reason(reason), free=free, spread_s=free.spread_s)
 
 
-def beside(fit: KernelFit, slow: SlowPart) -> KernelFit:
-    """Return a fit that leaves out a slow part: of no family, and its intervals hold what the other one says, too.
+def beside(fit: KernelFit, more: LackOfFit) -> KernelFit:
+    """Return a fit that lacks something: of no family, and its intervals hold what a fit with it says, too.
 
     Its values stay those of the kernel that shows most of the power, which is what short work is corrected by.
     """
@@ -257,19 +257,18 @@ def beside(fit: KernelFit, slow: SlowPart) -> KernelFit:
 
     best = fit.best
     reason = (
-        f"none of these kernels: {100.0 * slow.share:.2g} % of what is read comes some {slow.late_s:.2g} s late; "
-        f"beside a {best.family} with such a part {slow.residual_w:.2g} W are left, without {best.residual_w:.2g} W; "
-        "gain, intercept and lag hold both"
+        f"none of these kernels: {more.found}; with that a {best.family} leaves {more.residual_w:.2g} W, without "
+        f"{more.without_w:.2g} W; gain, intercept and lag hold both"
     )
     best = replace(
         best,
-        gain=both(best.gain, slow.gain),
-        intercept_w=both(best.intercept_w, slow.intercept_w),
-        lag_s=both(best.lag_s, slow.lag_s),
-        window_s=best.window_s and both(best.window_s, slow.window_s),
-        tau_s=best.tau_s and both(best.tau_s, slow.tau_s),
+        gain=both(best.gain, more.gain),
+        intercept_w=both(best.intercept_w, more.intercept_w),
+        lag_s=both(best.lag_s, more.lag_s),
+        window_s=best.window_s and both(best.window_s, more.window_s),
+        tau_s=best.tau_s and both(best.tau_s, more.tau_s),
     )
-    return replace(fit, family=AMBIGUOUS, best=best, reason=Reason(reason), spread_s=slow.spread_s)
+    return replace(fit, family=AMBIGUOUS, best=best, reason=Reason(reason), spread_s=more.spread_s)
 
 
 def _late(shape: Shape, lag_s: Estimate) -> Shape:

@@ -59,7 +59,7 @@ class Transfer:
     state_w: float
     state_s: float
     r2: float  # share of the variance explained
-    note: str = ""  # empty, or what is doubtful: another unit, residuals that bend with the power
+    note: str = ""  # empty, or what is doubtful: another unit, residuals that bend with the power, a gain that drifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def line_of(points: Points) -> Transfer:
 
     Raises DeclinedError: too few points, or a power that hardly varies.
     """
-    (gain, intercept), x, y = points.line, points.reference_w, points.shown_w
+    (gain, intercept), t, x, y = points.line, points.t_s, points.reference_w, points.shown_w
     if len(x) < MIN_UPDATES:
         msg = f"{amount(len(x), 'update is', 'updates are')} too few for a gradient ({MIN_UPDATES} are needed)"
         raise DeclinedError(msg)
@@ -118,10 +118,13 @@ def line_of(points: Points) -> Transfer:
         raise DeclinedError(msg)
     residuals = np.asarray(y - gain.value * x - intercept.value, np.float64)
     w = huber_weights(residuals)
-    lasting_u, state_w, state_s = _lasting(points.t_s, x, residuals)
+    lasting_u, state_w, state_s = _lasting(t, x, residuals)
     rounding, deviation, bend = rounding_error(y, robust_sd(residuals)), float(np.std(x)), _bend(x, residuals, w)
-    gain = gain.widened(Z95 * bend / deviation)
-    intercept = intercept.widened(Z95 * math.hypot(bend, bend * float(np.mean(x)) / deviation))
+    drift = _drift(t, x, residuals, w)
+    # Of a gain that drifts it is not known which one will be met: one between its ends, or beyond.
+    off = math.hypot(bend / deviation, drift)
+    gain = gain.widened(Z95 * off)
+    intercept = intercept.widened(Z95 * math.hypot(bend, off * float(np.mean(x))))
     # The line turns about the mean power, unless it hardly moves where there is none: kernels in question then show
     # other means of a load, and agree at its rest.
     turns_at = min(float(np.average(x, weights=w)), intercept.sd / max(gain.sd, 1e-300))
@@ -137,7 +140,7 @@ def line_of(points: Points) -> Transfer:
         state_w,
         state_s,
         _explained(y, residuals, w),
-        "; ".join(filter(None, (points.premise, _units(gain.value), _note(bend)))),
+        "; ".join(filter(None, (points.premise, _units(gain.value), _note(bend, drift)))),
     )
 
 
@@ -201,31 +204,54 @@ def _lasting(t_s: Floats, power: Floats, residuals: Floats) -> tuple[float, floa
     return math.sqrt(own / n + mean), math.sqrt(variance), 2.0 * float(np.sum(share * memories[:, None])) / variance
 
 
-def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
-    """Return how much the residuals bend, at one standard deviation of the power; 0 where it hardly matters.
+def _part_of(column: Floats, beside: tuple[Floats, ...], residuals: Floats, w: Floats) -> float:
+    """Return how much of a column, beside others, residuals hold for sure: 0 of one that does not stand out.
 
-    A board that is off its line for a while, by what it is doing, is no bent sensor: the bend must stand out from how
-    far the slow parts of the residuals are off.
+    A board that is off its line for a while, by what it is doing, is no bent sensor and no drifting one: the part must
+    stand out from how far the slow parts of the residuals are off.
     """
-    z = (x - np.mean(x)) / max(float(np.std(x)), 1e-300)
-    design = np.stack([np.ones(len(z)), z, z * z], axis=1)
+    design = np.stack([np.ones(len(column)), *beside, column], axis=1)
     inverse = np.linalg.pinv((design * w[:, None]).T @ design)
-    bend = inverse @ (design.T @ (w * residuals))
-    left = residuals - design @ bend
+    parts = inverse @ (design.T @ (w * residuals))
+    left = residuals - design @ parts
     slow = _slow(np.asarray(design * (w * left)[:, None], np.float64))
-    even = float(np.average(residuals**2, weights=w)) * float(inverse[2, 2])
-    error = math.sqrt(max(even, float((inverse @ slow @ inverse)[2, 2]), 1e-300))
-    return float(bend[2]) if abs(bend[2]) >= max(STANDS_OUT * error, SAME_SHARE * float(np.ptp(x))) else 0.0
+    even = float(np.average(residuals**2, weights=w)) * float(inverse[-1, -1])
+    error = math.sqrt(max(even, float((inverse @ slow @ inverse)[-1, -1]), 1e-300))
+    return float(parts[-1]) if abs(parts[-1]) >= STANDS_OUT * error else 0.0
 
 
-def _note(bend: float) -> str:
-    """Say so when the residuals are curved: then the load was not steady or the sensor is not linear."""
-    if bend == 0.0:
-        return ""
-    return (
-        f"a curved residual: the residuals bend by {bend:+.2g} W at a standard deviation of the power: "
-        "the sensor is not linear or the load was not steady"
-    )
+def _bend(x: Floats, residuals: Floats, w: Floats) -> float:
+    """Return how much the residuals bend, at one standard deviation of the power; 0 where it hardly matters."""
+    z = (x - np.mean(x)) / max(float(np.std(x)), 1e-300)
+    bend = _part_of(z * z, (z,), residuals, w)
+    return bend if abs(bend) >= SAME_SHARE * float(np.ptp(x)) else 0.0
+
+
+def _drift(t_s: Floats, x: Floats, residuals: Floats, w: Floats) -> float:
+    """Return by how much the gain is more at the end of a recording than in its middle; 0 where it hardly matters.
+
+    A level that drifts is what lasts, and no gain.
+    """
+    z = x - np.mean(x)
+    late = 2.0 * (t_s - t_s[0]) / max(float(t_s[-1] - t_s[0]), 1e-300) - 1.0
+    drift = _part_of(z * late, (z, late), residuals, w)
+    return drift if abs(drift) >= SAME_SHARE else 0.0
+
+
+def _note(bend: float, drift: float) -> str:
+    """Say so when residuals are curved, or grow: then the sensor is no line, or the load was not steady."""
+    said = []
+    if bend:
+        said.append(
+            f"a curved residual: the residuals bend by {bend:+.2g} W at a standard deviation of the power: "
+            "the sensor is not linear or the load was not steady"
+        )
+    if drift:
+        said.append(
+            f"the gain drifts: it is {200.0 * drift:+.2g} % more at the end of the recording than at its beginning; "
+            "record again once sensor and meter are warm"
+        )
+    return "; ".join(said)
 
 
 def _units(gain: float) -> str:

@@ -11,6 +11,9 @@ from pmtpy.errors import DeclinedError, Reason
 
 AMBIGUOUS = "ambiguous"  # stands for the name of a family where none is named
 _MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
+_UNEXPLAINED = (
+    0.05  # of the variance, beside a meter; right kernels of drawn and of recorded sensors leave 0.01 at most
+)
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 
 
@@ -105,13 +108,20 @@ class KernelFit:
 
     @property
     def note(self) -> str:
-        """Empty, or that the lag is not measured but bounded."""
-        if not self.best.bounded:
-            return ""
-        return (
-            "no reading shows an edge of the load half-way: the lag is only bounded, by the readings around the edges; "
-            "record more changes of the load"
-        )
+        """Empty, or what is doubtful: a lag that is not measured but bounded, readings that no kernel explains."""
+        notes = []
+        if self.best.bounded:
+            notes.append(
+                "no reading shows an edge of the load half-way: the lag is only bounded, by the readings around the "
+                "edges; record more changes of the load"
+            )
+        left = 1.0 - self.best.r2
+        if self.best.rate is not None and left > _UNEXPLAINED:
+            notes.append(
+                f"{100.0 * left:.2g} % of what changes in the readings follows no kernel: unless that is noise the "
+                "sensor is not linear, and its gain, lag and width are those of this load alone"
+            )
+        return "; ".join(notes)
 
     def spans(self, width: str) -> Estimate | None:
         """Return the ``"window_s"`` or ``"tau_s"`` that the best has, from none where a likely family has none of it.

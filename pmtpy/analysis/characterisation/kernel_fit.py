@@ -35,6 +35,7 @@ from pmtpy.analysis.characterisation._families import (
 from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, plausible, polish, problem_of
 from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
+from pmtpy.analysis.characterisation._lack_of_fit import lack_of_fit
 from pmtpy.analysis.characterisation._model_selection import (
     FEW_READINGS,
     beside,
@@ -45,7 +46,6 @@ from pmtpy.analysis.characterisation._model_selection import (
     refuted,
     with_doubt,
 )
-from pmtpy.analysis.characterisation._slow_part import slow_part
 from pmtpy.analysis.characterisation.kernel import KernelFit, Shape
 from pmtpy.analysis.signal.correlogram import flanks_s
 from pmtpy.analysis.signal.estimate import (
@@ -200,10 +200,10 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     if not problem.metered:
         fit = replace(nearest(fit), rises_late_s=_rises_late(problem, found[fit.best.family][0]))
     fit = with_doubt(fit, minima, slopes)
-    # Without a meter it may be the load that changes for seconds.
-    slow = slow_part(problem, found[fit.best.family][0]) if problem.metered else None
-    if slow is not None and (free is None or slow.residual_w < free[0].residual_w):
-        return beside(fit, slow)
+    # Without a meter it may be the load that changes for seconds, or rises otherwise than it falls.
+    more = lack_of_fit(problem, found[fit.best.family][0]) if problem.metered else None
+    if more is not None and (free is None or more.residual_w < free[0].residual_w):
+        return beside(fit, more)
     return fit if free is None else refuted(fit, *free)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
@@ -30,6 +32,35 @@ def test_a_curved_sensor_is_noted_and_a_straight_one_is_not() -> None:
     assert line_of(Points(x, x, 0.9 * x + noise, line(0.9, 0.0))).note == ""
     curved = 0.9 * x + 8e-4 * (x - 150.0) ** 2 + noise
     assert "bend" in line_of(Points(x, x, curved, line(0.9, float(np.mean(curved - 0.9 * x))))).note
+
+
+@pytest.mark.parametrize("drift", [-0.03, 0.01, 0.05])
+def test_a_gain_that_drifts_is_noted_and_its_interval_holds_both_ends(drift: float) -> None:
+    # Before, a gain that went from 1 to 1.03 was stated as 1.0167 +- 0.0044, without a word.
+    t = np.arange(400.0) / 10.0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        x = np.where(np.cumsum(rng.random(400) < 0.3) % 2, 200.0, 50.0) + rng.normal(0.0, 3.0, 400)
+        gains = 1.0 + drift * t / t[-1]
+        y = np.asarray(gains * x + rng.normal(0.0, 0.5, 400), np.float64)
+        slope, intercept = np.polyfit(x, y, 1)
+        found = line_of(Points(t, np.asarray(x, np.float64), y, line(float(slope), float(intercept))))
+        said = re.search(r"the gain drifts: it is ([-+.\d]+) % more at the end", found.note)
+        assert said is not None
+        assert float(said.group(1)) == pytest.approx(100.0 * drift, rel=0.1, abs=0.2)
+        assert found.gain.contains(float(gains[0]))
+        assert found.gain.contains(float(gains[-1]))
+        assert found.gain.half_width < 1.1 * abs(drift)
+
+
+def test_a_level_that_drifts_is_no_gain_that_does() -> None:
+    t = np.arange(400.0) / 10.0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        x = np.asarray(np.where(np.cumsum(rng.random(400) < 0.3) % 2, 200.0, 50.0), np.float64)
+        y = np.asarray(x + 4.0 * t / t[-1] + rng.normal(0.0, 0.5, 400), np.float64)
+        slope, intercept = np.polyfit(x, y, 1)
+        assert line_of(Points(t, x, y, line(float(slope), float(intercept)))).note == ""
 
 
 @pytest.mark.parametrize(

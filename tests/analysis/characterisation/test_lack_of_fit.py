@@ -1,8 +1,9 @@
-"""A sensor of which a part follows the power seconds late, against closed forms."""
+"""Sensors that do what no family of kernels does, against closed forms."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -76,3 +77,58 @@ def test_errors_of_a_board_that_last_are_no_slow_part() -> None:
         assert found.family == "boxcar"
         assert found.best.gain.contains(1.0)
         assert found.best.lag_s.contains(WINDOW_S / 2.0)
+
+
+def shown(readings: Callable[[Bench, Floats], Floats], seed: int) -> KernelFit:
+    """Fit a sensor that publishes what ``readings`` make of the bench every 100 ms."""
+    rng = np.random.default_rng(seed)
+    bench = pseudo_random_bench(0.09, seconds=40.0, seed=seed)
+    at = np.asarray(np.arange(0.5 + rng.uniform(0.0, 0.1), 39.0, 0.1), np.float64)
+    read = np.asarray(readings(bench, at) + NOISE_W * rng.standard_normal(len(at)), np.float64)
+    return fit_kernel(Updates(np.arange(len(at)), at, read, 0.1, 1e-4), bench.counted(seed=seed), metered=True)
+
+
+def limited(bench: Bench, at: Floats) -> Floats:
+    """Return means of a sensor that shows no more than 180 W of 210."""
+    return np.minimum(boxcar(bench, at, WINDOW_S), 180.0)
+
+
+def idle(bench: Bench, at: Floats) -> Floats:
+    """Return means of a sensor that shows its idle power for all that is less than 100 W."""
+    watts = boxcar(bench, at, WINDOW_S)
+    return np.asarray(np.where(watts < 100.0, 60.0, watts), np.float64)
+
+
+@pytest.mark.parametrize("readings", [limited, idle])
+def test_a_sensor_that_rises_otherwise_than_it_falls_is_of_no_family(
+    readings: Callable[[Bench, Floats], Floats],
+) -> None:
+    # Before, they were named: a boxcar * one-pole of 72 +- 11 ms, a boxcar of 89 +- 3 ms.
+    for seed in range(2):
+        found = shown(readings, seed)
+        assert found.family == AMBIGUOUS
+        assert "than its falls" in found.reason
+        assert found.best.lag_s.contains(WINDOW_S / 2.0)
+
+
+def test_a_sensor_that_only_bends_keeps_the_name_of_its_kernel() -> None:
+    found = shown(lambda bench, at: np.asarray(60.0 + (w := boxcar(bench, at, WINDOW_S) - 60.0) * (1.0 + w / 3e3)), 0)
+    assert found.family == "boxcar"
+    assert found.best.window_s is not None
+    assert found.best.window_s.contains(WINDOW_S)
+
+
+def test_readings_that_follow_no_kernel_are_said_to() -> None:
+    def slewing(bench: Bench, at: Floats) -> Floats:
+        """Return readings of a sensor that follows the power by 500 W/s at most."""
+        t = np.arange(0.0, bench.seconds, 1e-3)
+        power = np.diff(bench.load.joules(t)) / 1e-3
+        held = [float(power[0])]
+        for watts in power.tolist():
+            held.append(held[-1] + min(max(watts - held[-1], -0.5), 0.5))
+        return np.asarray(np.interp(at, t, held), np.float64)
+
+    found = shown(slewing, 0)
+    assert not found.best.gain.contains(1.0)  # as good as it gets: of such a load it is the gain
+    assert "% of what changes in the readings follows no kernel: unless that is noise" in found.note
+    assert shown(lambda bench, at: boxcar(bench, at, WINDOW_S), 0).note == ""
