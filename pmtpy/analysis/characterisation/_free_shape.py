@@ -22,9 +22,13 @@ from pmtpy.analysis.signal.estimate import Estimate, counting
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.rows import Floats
 
+REFUTED = 1e-6  # chance of what a fit of another shape leaves, below which it is held to be wrong
 _CELLS = 32
 _ROWS_PER_CELL = 6  # fewer readings than that for a cell show its noise
 _BEFORE, _AFTER = 3.0, 4.5  # standard deviations of the kernel, from its mean: an exponential has a long tail
+# Of a standard deviation: of an exponential that is cut off there, by which the mean is too early (a share of
+# ``exp(-5.5)`` is left out, which is 6.5 time constants old).
+_CUT = 6.5 * math.exp(-5.5)
 _ROUGHNESS_WEIGHT = 1e-5  # weight of second differences, against the variance of the reference
 _MIN_VARIATION = 1e-9  # of the reference: less is rounding
 _MIN_EXCESS = 1.25  # times the residual, below which it does not matter
@@ -132,7 +136,7 @@ def _within(
         np.asarray(solution[:cells] / gain, np.float64),
         estimate(gain, np.asarray(one, np.float64)),
         estimate(float(solution[-1]), np.asarray(1.0 - one, np.float64)),
-        estimate(lag, np.asarray((age - lag * one) / gain, np.float64)),
+        estimate(lag, np.asarray((age - lag * one) / gain, np.float64)).widened(_CUT * spread),
         estimate(spread, np.asarray((square - variance * one) / (2.0 * max(spread, 1e-12) * gain), np.float64)),
         left,
         len(at_s),

@@ -10,16 +10,17 @@ seconds, powers watts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from pmtpy.analysis.characterisation._covariance import blocks
 from pmtpy.analysis.characterisation._description import describe
-from pmtpy.analysis.characterisation._families import BOXCAR
+from pmtpy.analysis.characterisation._families import BOXCAR, ONE_POLE, like, widths_of
 from pmtpy.analysis.characterisation._forward import Fit, Problem, evaluate, follow, linear, polish, problem_of_means
+from pmtpy.analysis.characterisation._free_shape import REFUTED, FreeShape, fit_free
 from pmtpy.analysis.characterisation.gain import Points
-from pmtpy.analysis.characterisation.kernel import Shape
+from pmtpy.analysis.characterisation.kernel import MIN_FINENESS
 from pmtpy.analysis.signal.clock_fit import MEETING_S, RATE_SD, ClockFit
 from pmtpy.analysis.signal.correlogram import ALIKE_CORRELATION, correlogram, flanks_s
 from pmtpy.analysis.signal.estimate import (
@@ -46,17 +47,22 @@ _RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million b
 _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
+_SAME_LENGTH = 0.1  # by which cells that are alike may differ
 _UNSMOOTHED = 0.05  # of a cell: a width that does not show
 _PLACES, _MOST_PLACES = 8.0, 32.0  # a cell, or a width: a load that repeats in a cell is met; and to either side
 
 
 @dataclass(frozen=True, slots=True)
 class _Laid:
-    """The faster of two curves laid over the slower one: the fit, and the share of the variance that it leaves."""
+    """The faster of two curves laid over the slower one, and the share of the variance that it leaves."""
 
     problem: Problem
-    fit: Fit
-    shape: Shape
+    smoothed: Floats  # shape (n,); the faster one through the kernel
+    lag_s: Estimate
+    width_s: Estimate
+    rate: Estimate
+    gain: Estimate
+    intercept_w: Estimate
     left: float
 
 
@@ -132,10 +138,8 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
             f"steps of {cell:.3g} s, and that loads begin or end alike does not tell it; record the same load with both"
         )
         raise DeclinedError(msg)
-    shape, sign = laid.shape, -1.0 if laid is back else 1.0
-    if shape.window_s is None or shape.rate is None:  # a boxcar against a meter has both
-        raise AssertionError(shape)
-    rate = Estimate.within(0.0, 0.0) if one_clock else shape.rate if laid is back else shape.rate.turned()
+    sign = -1.0 if laid is back else 1.0
+    rate = Estimate.within(0.0, 0.0) if one_clock else laid.rate if laid is back else laid.rate.turned()
     if abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
         msg = (
             f"the curves lie upon each other only if one clock ran {abs(rate.value):.2%} faster than the other, and two"
@@ -143,7 +147,7 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
             " same; record a load that switches"
         )
         raise DeclinedError(msg)
-    lag, width = shape.lag_s.scaled(sign), shape.window_s.scaled(sign)
+    lag, width = laid.lag_s.scaled(sign), laid.width_s.scaled(sign)
     middle = (start + end) / 2.0 + shift
     note = "" if math.isinf(repeats) else f"the lag is {_up_to(repeats)}: the smallest was taken"
     changes = 0 if one_clock else _changes(reference, middle, (end - start) / 2.0, max(cell, grain))
@@ -157,13 +161,14 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
 
 
 def _points(laid: _Laid, middle_s: float, *, back: bool) -> Points:
-    problem, fit = laid.problem, laid.fit
-    smoothed, own = problem.filtered(fit.point), problem.own_s if problem.own_s is not None else 0.0
+    problem, smoothed = laid.problem, laid.smoothed
     # Middles of the cells; where the reference is the slower one they are on its clock.
-    t = middle_s + problem.t - own / 2.0
-    # The line is that of the levels: on flanks a kernel that is no boxcar leaves much, which is part of its error.
-    gain, offset = linear(smoothed, problem.y, huber_weights(fit.residuals))
-    gain_u, offset_u = laid.shape.gain.half_width, laid.shape.intercept_w.half_width
+    t = middle_s + problem.t - (problem.own_s if problem.own_s is not None else 0.0) / 2.0
+    # The line is that of the levels: on flanks a kernel that is not the right one leaves much, which is part of its
+    # error.
+    left = problem.y - laid.gain.value * smoothed - laid.intercept_w.value
+    gain, offset = linear(smoothed, problem.y, huber_weights(np.asarray(left, np.float64)))
+    gain_u, offset_u = laid.gain.half_width, laid.intercept_w.half_width
     reference, shown = smoothed, problem.y
     if back:
         gain = max(gain, 1e-300)
@@ -264,13 +269,51 @@ def _lay(
     fit = None
     while fit is None or not np.all(shown):
         problem = problem.part(shown)
-        fit, other = _best(problem, about, cell)
+        fit, doubt_s = _best(problem, about, cell)
         shown = problem.shown(fit.point)
-    drawn = math.hypot(_drawn_s(problem, fit), fit.lag - other.lag)
-    shape = describe(problem, fit)
-    shape = replace(shape, lag_s=shape.lag_s.widened(drawn), offset_s=shape.offset_s.widened(drawn))
-    told = shape.lag_s.half_width < (span[1] - span[0]) / 2.0
-    return _Laid(problem, fit, shape, fit.loss / float(np.var(problem.y)) if told else math.inf)
+    drawn = math.hypot(_drawn_s(problem, fit), doubt_s)
+    shape, free, spread = describe(problem, fit), _free(problem, fit), math.sqrt(12.0)
+    lag, gain, intercept, left = shape.lag_s, shape.gain, shape.intercept_w, fit.loss
+    width = shape.window_s or (shape.tau_s or Estimate.within(0.0, 0.0)).scaled(spread)
+    smoothed = problem.filtered(fit.point)
+    if free is not None:
+        # It does not know of errors that last, as that of a family does: as much less as what it leaves is less.
+        less = free.residual_w / math.sqrt(fit.loss)
+        own = float(np.median(problem.own_s)) if problem.own_s is not None else 0.0
+        wide = math.sqrt(max(12.0 * free.spread_s.value**2 - own**2, 0.0))
+
+        def at_least(one: Estimate, other: Estimate) -> Estimate:
+            return Estimate.within(one.value, max(one.half_width, less * other.half_width))
+
+        lag = at_least(free.lag_s.moved(-own / 2.0), lag)
+        gain, intercept = at_least(free.gain, gain), at_least(free.intercept_w, intercept)
+        width, left = Estimate.within(wide, spread * free.spread_s.half_width), free.residual_w**2
+        smoothed = free.shown(problem.reference, np.asarray(problem.at(fit.point) + fit.offset, np.float64))
+    told = lag.half_width < (span[1] - span[0]) / 2.0
+    rate = shape.rate or Estimate.within(0.0, 0.0)
+    left = left / float(np.var(problem.y)) if told else math.inf
+    return _Laid(problem, smoothed, lag.widened(drawn), width, rate, gain, intercept, left)
+
+
+def _free(problem: Problem, fit: Fit) -> FreeShape | None:
+    """Return a kernel of free shape, if it refutes the one that was fitted.
+
+    Of a sensor that responds by a filter beside a meter that averages, one answers as the other does not, and neither
+    smooths the other: what is between them goes below none. By a boxcar the lag would be off by a sixth of its width.
+    """
+    own = problem.own_s if problem.own_s is not None else np.zeros(len(problem.y))
+    usual = float(np.median(own))
+    part = problem.part(np.asarray(np.abs(own - usual) <= _SAME_LENGTH * usual, np.bool_))
+    at = np.asarray(part.at(fit.point) + fit.offset, np.float64)
+    spread = math.hypot(fit.spread, usual / math.sqrt(12.0))
+    if math.sqrt(12.0) * spread < MIN_FINENESS * problem.cell:  # what lines between rows do would be in its shape
+        return None
+    free = fit_free(at, part.y, problem.reference, lag_s=fit.lag + usual / 2.0, spread_s=spread)
+    left = part.y - fit.gain * part.filtered(fit.point) - fit.intercept
+    parameters = 4 + len(widths_of(fit.family))
+    if free is None or free.chance(float(left @ left), parameters) > REFUTED:
+        return None
+    return free
 
 
 def _drawn_s(problem: Problem, fit: Fit) -> float:
@@ -288,10 +331,11 @@ def _drawn_s(problem: Problem, fit: Fit) -> float:
     return Z95 * abs(float(np.mean(cell * place * (1.0 - place) * (place - 0.5)))) / 2.0
 
 
-def _best(problem: Problem, about: tuple[float, float], cell: float) -> tuple[Fit, Fit]:
-    """Return the fit without a width, unless that explains much less; and the best of all: where both lie is in doubt.
+def _best(problem: Problem, about: tuple[float, float], cell: float) -> tuple[Fit, float]:
+    """Return the best fit of a boxcar or a one-pole, or that without a width unless that explains much less.
 
-    A width below a cell shows in how the few rows on flanks are off, and lets the lag follow just these.
+    A width below a cell shows in how the few rows on flanks are off, and lets the lag follow just these. Returned with
+    it: how far its lag may be off for another one being right, as a 95 % half-width.
     """
     if len(problem.y) < _FEWEST_CELLS:
         msg = (
@@ -312,7 +356,12 @@ def _best(problem: Problem, about: tuple[float, float], cell: float) -> tuple[Fi
     point = best.point + np.array([best.window / 2.0, -best.window, 0.0, 0.0, 0.0, 0.0])
     sharp = polish(problem, BOXCAR, point, even, fixed="window")
     flanks = 2 * blocks(problem.filtered(best.point))
-    return sharp if sharp.loss <= best.loss * flanks ** (1.0 / flanks) else best, best  # what one width costs [S78]
+    if sharp.loss <= best.loss * flanks ** (1.0 / flanks):  # what one width costs [S78]
+        return sharp, abs(sharp.lag - best.lag)
+    pole = polish(problem, ONE_POLE, like(ONE_POLE, best.point, best.spread), even)
+    likely, other = sorted((best, pole), key=lambda fit: fit.loss)
+    odds = (likely.loss / max(other.loss, 1e-300)) ** (flanks / 2.0)  # against the likelier one, each flank a witness
+    return likely, Z95 * math.sqrt(odds) / (1.0 + odds) * abs(likely.lag - other.lag)
 
 
 def _edges(slow: PowerTrace, span: tuple[float, float], cell: float) -> Floats:

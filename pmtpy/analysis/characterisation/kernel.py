@@ -10,7 +10,7 @@ from pmtpy.analysis.signal.estimate import NAMED, Z95, Estimate
 from pmtpy.errors import DeclinedError, Reason
 
 AMBIGUOUS = "ambiguous"  # stands for the name of a family where none is named
-_MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
+MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the kernel, or the readings, to show it
 _UNEXPLAINED = (
     0.05  # of the variance, beside a meter; right kernels of drawn and of recorded sensors leave 0.01 at most
 )
@@ -173,7 +173,7 @@ class KernelFit:
         """
         window = self.best.window_s.value if self.best.window_s is not None else 0.0
         tau = self.best.tau_s.value if self.best.tau_s is not None else 0.0
-        if window + 2.0 * tau < _MIN_FINENESS * cell_s and cell_s * _MIN_FINENESS > period_s:
+        if window + 2.0 * tau < MIN_FINENESS * cell_s and cell_s * MIN_FINENESS > period_s:
             raise CoarseReferenceError(_coarse(cell_s, "these readings"))
         shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
         rivals = tuple(shape.by_means(cell_s) for shape in self.rivals)

@@ -33,7 +33,7 @@ from pmtpy.analysis.characterisation._families import (
     widths_of,
 )
 from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, plausible, polish, problem_of
-from pmtpy.analysis.characterisation._free_shape import FreeShape, fit_free
+from pmtpy.analysis.characterisation._free_shape import REFUTED, FreeShape, fit_free
 from pmtpy.analysis.characterisation._initial_guess import MAX_WIDTH_PERIODS, Grid, seeds
 from pmtpy.analysis.characterisation._lack_of_fit import lack_of_fit
 from pmtpy.analysis.characterisation._model_selection import (
@@ -64,7 +64,6 @@ from pmtpy.errors import DeclinedError
 
 _SECOND = 0.9  # of the first time constant: where two of them are looked for
 _MOST_UPDATES = 2000  # fix a kernel to a few thousandths; more of them cost time only
-_REFUTED = 1e-6  # chance of what a family leaves, below which it is held to be wrong
 _UNCOMMON_SHARE = 0.3  # share of the update times' error that is not common to all of them, in simulation
 FEWEST_BLOCKS = 8  # of a load: fewer are no run, and show no period
 _REGULAR = 0.02  # of its period, by which a regular load may scatter
@@ -252,7 +251,7 @@ def _chosen(
         names, design = design_of(problem, f)
         late = math.hypot(_UNCOMMON_SHARE * problem.jitter, problem.row_s) * design[:, 2]
         squares, parameters = float(weights @ (f.residuals**2 - late**2)), len(names)
-        if free is None or free.chance(squares, parameters) > _REFUTED:
+        if free is None or free.chance(squares, parameters) > REFUTED:
             return fit, None
         if f.family not in RIVALS:
             left.append(math.sqrt(squares / (len(problem.y) - parameters)))

