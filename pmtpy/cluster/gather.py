@@ -15,7 +15,7 @@ from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
 from pmtpy.core.numbers import whole
 from pmtpy.core.presentation import amount
 from pmtpy.errors import FileFormatError, PmtError, TargetError
-from pmtpy.io.origin import host_names
+from pmtpy.io.origin import host_names, short_name
 from pmtpy.io.whole import draft_of
 
 _KILLED = "it began and did not end: it was killed, or still runs"
@@ -120,11 +120,11 @@ def of_another_time(found: Sequence[Found], own: Found) -> list[Found]:
 
     Without its energy: an earlier run looks like a node whose clock is wrong, or whose command was over too early.
     """
-    told, names = {f.node for f in of_this_run(found, own)}, {_short(name) for name in _names([own])}
+    told, names = {f.node for f in of_this_run(found, own)}, {short_name(name) for name in _names([own])}
     last = {
         f.node: f
         for f in sorted(found, key=lambda f: f.begun_s)
-        if _run(f) == _run(own) and f.node not in told and (not names or _short(f.host) in names)
+        if _run(f) == _run(own) and f.node not in told and (not names or short_name(f.host) in names)
     }
     return [replace(f, energy=None, why=_at_another_time(f.begun_s - own.begun_s)) for f in last.values()]
 
@@ -258,18 +258,13 @@ def _names(found: Sequence[Found]) -> set[str]:
     return {name for told in {str(f.launch.get("hosts") or "") for f in found} for name in host_names(told)}
 
 
-def _short(host: str) -> str:
-    """Return a host's name without its domain; upper case makes no difference (RFC 4343)."""
-    return host.partition(".")[0].lower()
-
-
 def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str]) -> list[NodeEnergy]:
     """Leave out what is of no node of the job."""
-    names = {_short(name) for name in _names(found)}
+    names = {short_name(name) for name in _names(found)}
     if not names:
         return list(energies)
     why = "it is none of the nodes that the launcher names"
-    strangers = dict.fromkeys((e.host for e in energies if _short(e.host) not in names), why)
+    strangers = dict.fromkeys((e.host for e in energies if short_name(e.host) not in names), why)
     missing.update(strangers)
     return [e for e in energies if e.host not in strangers]
 
@@ -296,8 +291,8 @@ def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict
     here = {f.host for f in found} | {e.host for e in energies} | set(missing)
     names = _names(found)
     if names:
-        short = {_short(h) for h in here}
-        absent = sorted(n for n in names if _short(n) not in short)
+        short = {short_name(h) for h in here}
+        absent = sorted(n for n in names if short_name(n) not in short)
         missing.update(dict.fromkeys(absent[:_MOST_NAMED], "no result of it is here"))
         if len(absent) > _MOST_NAMED:
             wrong.append(f"of {len(absent)} nodes there is no result; the first {_MOST_NAMED} are named")

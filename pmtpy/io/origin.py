@@ -76,7 +76,7 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         # one, and so differs between nodes.
         return "/".join(filter(None, (batch, own))) if own else job
 
-    cpus = number("SLURM_CPUS_ON_NODE")
+    cpus = _cpus_of_the_job(environ) or number("SLURM_CPUS_ON_NODE")
     hosts = environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", "")
     nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES") if slurm else None
     if "LOCAL_RANK" in environ and "WORLD_SIZE" in environ:
@@ -106,6 +106,15 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         here = tasks[own] if own is not None and own < len(tasks) else None
         return Launch("slurm", job, *ranks, number("SLURM_LOCALID"), here, nodes, hosts, cpus)
     return Launch()
+
+
+def _cpus_of_the_job(environ: Mapping[str, str]) -> int | None:
+    """Return how many CPUs of this node Slurm has given to the job; a step may have asked for fewer of them."""
+    each = list(tasks_per_node(environ.get("SLURM_JOB_CPUS_PER_NODE", "")))
+    if len(set(each)) < 2:
+        return next(iter(each), None)
+    names, here = host_names(environ.get("SLURM_JOB_NODELIST", "")), short_name(_host(environ))
+    return next((cpus for name, cpus in zip(names, each, strict=False) if short_name(name) == here), None)
 
 
 def _of_hydra(above: Iterable[Sequence[str]]) -> str:
@@ -167,12 +176,30 @@ class Machine:
 def this_machine(environ: Mapping[str, str]) -> Machine:
     """Look at the node that this process runs on."""
     rehearsed = environ.get(NODE, "")
-    host = rehearsed or environ.get("SLURMD_NODENAME", "") or platform.node() or "localhost"
+    host = rehearsed or _host(environ) or "localhost"
     try:
         boot = _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         boot = ""  # another system: its name has to do
     return Machine(host, rehearsed or boot or host, os.cpu_count() or 0)
+
+
+def _host(environ: Mapping[str, str]) -> str:
+    """Return the name of this node: the one that Slurm has for it, where it has one.
+
+    MPICH's mpiexec gives all its processes the environment in which it was called, so the name in it may be that of
+    another node, the first of the batch. Which one this is, the kernel knows; but its name need not be Slurm's.
+    """
+    named, here = environ.get("SLURMD_NODENAME", ""), platform.node()
+    if not named or short_name(named) == short_name(here):
+        return named or here
+    of_the_job = host_names(environ.get("SLURM_JOB_NODELIST", ""))
+    return next((name for name in of_the_job if short_name(name) == short_name(here)), named)
+
+
+def short_name(host: str) -> str:
+    """Return a host's name without its domain; upper case makes no difference (RFC 4343)."""
+    return host.partition(".")[0].lower()
 
 
 def is_shared(launch: Launch, machine: Machine) -> bool | None:

@@ -477,6 +477,46 @@ def test_slurm_says_where_a_task_stands() -> None:
     assert this_machine(SLURM).host == "node03"
 
 
+@pytest.mark.parametrize(
+    ("here", "named", "hosts", "host"),
+    [
+        ("node07", "node01", "node[01-03,07]", "node07"),  # mpiexec of MPICH: the environment is the first node's
+        ("NODE07.cluster.org", "node01", "node[01-03,07]", "node07"),
+        ("node01.cluster.org", "node01", "node[01-03]", "node01"),
+        ("vm", "n2", "n[1-2]", "n2"),  # a name of Slurm's own
+        ("vm", "n2", "", "n2"),
+        ("vm", "", "n[1-2]", "vm"),  # the login node
+    ],
+)
+def test_a_node_is_called_as_slurm_calls_it_and_not_as_another_whose_environment_was_inherited(
+    here: str, named: str, hosts: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.node", lambda: here)
+    environ = {"SLURMD_NODENAME": named, "SLURM_JOB_NODELIST": hosts}
+    assert this_machine(environ).host == host
+    assert this_machine({**environ, "PMT_NODE": "mine"}).host == "mine"
+
+
+@pytest.mark.parametrize(
+    ("here", "each", "cpus"),
+    [
+        ("n1", "8", 8),
+        ("n3", "8(x3)", 8),
+        ("n2", "8(x2),4", 8),
+        ("n3", "8(x2),4", 4),
+        ("vm", "8(x2),4", 1),
+        ("n1", "", 1),
+    ],
+)
+def test_the_cpus_of_a_job_are_not_those_of_one_of_its_steps(
+    here: str, each: str, cpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """srun -n1 in an allocation of the whole node: the step has one CPU, and nobody else's job is there."""
+    monkeypatch.setattr("platform.node", lambda: here)
+    said = {"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_NODELIST": "n[1-3]"}
+    assert launch_of({**said, "SLURM_JOB_CPUS_PER_NODE": each}).cpus == cpus
+
+
 def test_a_job_that_is_put_into_the_queue_again_is_another_each_time() -> None:
     named = {**SLURM, "SLURM_CLUSTER_NAME": "big"}
     ids = [launch_of({**named, "SLURM_RESTART_COUNT": n}).job for n in ("", "0", "1", "2")]
