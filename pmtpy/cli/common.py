@@ -23,13 +23,14 @@ from pmtpy.errors import (
     SourceLostError,
     TargetError,
 )
-from pmtpy.io.origin import launch_of
+from pmtpy.io.origin import host_names, launch_of, short_name, this_machine
 from pmtpy.io.write.file import Output, already_there
 from pmtpy.sensor.combine import combine
 from pmtpy.sensor.registry import canonical, create, list_sensors, options_from_text, split_target, takes_option
 from pmtpy.sensor.sensor import Sensor
 
 USAGE, UNAVAILABLE, LOST = 2, 3, 4
+MEASURES_ALL = "started by the launcher, pmtpy run --mpi (or --into DIR) measures each node of the job once"
 
 
 def say(text: str) -> None:
@@ -37,14 +38,27 @@ def say(text: str) -> None:
     aside(told(text))
 
 
-def warn_of_other_ranks(verb: str, instead: str) -> None:
-    """Say, once on each node, where several processes of a job are on it; ``instead``: what would measure it once."""
-    launch = launch_of(os.environ)
-    if launch.reads and (launch.local_size or 1) > 1:
-        say(
-            f"pmtpy {verb}: warning: {launch.local_size} processes of this job were started on this node, and a sensor"
-            f" sees what all of them use: do not add up what it shows in several; {instead}"
+def warn_of_the_rest(verb: str, instead: str, *, on_each_node: bool = False) -> None:
+    """Say, once on each node, what of the job a process on it does not see, or others see as well.
+
+    ``instead``: what would measure all of it once. ``on_each_node``: one that a launcher started is not the only one.
+    """
+    launch, machine = launch_of(os.environ), this_machine(os.environ)
+    named = {short_name(name) for name in host_names(launch.hosts)} if launch.in_front else set()
+    if not launch.reads:
+        return
+    if (launch.local_size or 1) > 1:
+        what = (
+            f"{launch.local_size} processes of this job were started on this node, and a sensor sees what all of them"
+            " use: do not add up what it shows in several"
         )
+    elif named and short_name(machine.host) not in named:
+        what = f"{machine.host} is no node of this job ({launch.hosts}), and what they use is not in the numbers"
+    elif (launch.nodes or 1) > 1 and (launch.in_front or not on_each_node):
+        what = f"this job has {launch.nodes} nodes, and the numbers are those of {machine.host} alone"
+    else:
+        return
+    say(f"pmtpy {verb}: warning: {what}; {instead}")
 
 
 def aside(page: Page) -> None:

@@ -23,7 +23,7 @@ from pmtpy.cli.common import (
     chosen_targets,
     opened,
     say,
-    warn_of_other_ranks,
+    warn_of_the_rest,
     write_report,
 )
 from pmtpy.cli.page import Kind, Line
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.output)
     if args.format is None and args.dataset is None:
         check_suffix(args.file, "; or --format says what it is")
-    warn_of_other_ranks("dump", "one dump on each node is enough, in front of the launcher or as one task of each node")
+    warn_of_the_rest("dump", "one dump on each node is enough, as one task of each", on_each_node=True)
     targets = chosen_targets(args.targets)
     seconds: float | None = args.duration
     if args.dataset is not None:

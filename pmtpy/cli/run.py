@@ -14,13 +14,14 @@ from pmtpy.analysis.uncertainty.budget import repeated
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
+    MEASURES_ALL,
     add_options,
     check_writable,
     chosen_targets,
     deliver,
     open_all,
     say,
-    warn_of_other_ranks,
+    warn_of_the_rest,
 )
 from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps, linger
 from pmtpy.cli.page import Kind, Line, Page, Table
@@ -118,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
 
         return run_on_node(args)
     check_suffix(args.dump)
-    warn_of_other_ranks("run", "with --mpi (or --into DIR) one of them measures the node once")
+    warn_of_the_rest("run", MEASURES_ALL)
     named = bool(args.sensor)
     targets = chosen_targets(args.sensor, everything=True)
     baseline_s: float | None = args.baseline

@@ -20,7 +20,7 @@ from pathlib import Path
 from pmtpy.cli import gather as gather_verb
 from pmtpy.cli._beside import Others, begun_with, others_of
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import chosen_targets, deliver, open_all, say
+from pmtpy.cli.common import MEASURES_ALL, chosen_targets, deliver, open_all, say, warn_of_the_rest
 from pmtpy.cli.progress import Progress
 from pmtpy.cluster.gather import (
     ResultFolder,
@@ -80,6 +80,8 @@ def _run_on_node(args: argparse.Namespace) -> int:
         raise TargetError(msg)
     launch, machine = launch_of(os.environ), this_machine(os.environ)
     divert = args.json and not args.output
+    if launch.in_front:
+        warn_of_the_rest("run", MEASURES_ALL)
     about, folder = " ".join(args.command), Path(args.into or FOLDER)
     if not launch.reads:
         # A name that is given in the environment need not be what the launcher takes for a node.
@@ -246,7 +248,7 @@ class _Job:
         while True:
             found, problems = self._folder.look()
             mine, now_ns = of_this_run(found, own), HOST_CLOCK.now_ns()
-            whole = _all_there(mine, launch)
+            whole = _all_there(mine, launch) or launch.in_front  # nobody is beside it to come
             if whole or now_ns >= end_ns or _all_there([*mine, *of_wrong_clocks(found, own, self._earlier)], launch):
                 others = [] if whole else of_another_time(found, own)
                 return add_up([*mine, *others], [p for p in problems if "written to its end" not in p])

@@ -12,6 +12,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ NODE = "PMT_NODE"
 """Takes the place of the host's name and of the kernel's boot id, to rehearse several nodes on one machine."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Where a launcher says rank, size, rank on the node, size on the node:
+_OF_TORCHRUN = "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+_OF_OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))
+_OF_MPICH = "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"
+_NO_STEP = (
+    0xFFFFFFF0  # SLURM_MAX_NORMAL_STEP_ID of slurm.h: from here on numbers are those of shells, which no srun made
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,11 @@ class Launch:
         """Whether this process is the one of its node that measures."""
         return not self.local_rank
 
+    @property
+    def in_front(self) -> bool:
+        """Whether no launcher started this process, but it stands in front of one: in the script or shell of a job."""
+        return bool(self.scheduler) and self.rank is None
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
         return asdict(self)
@@ -55,30 +68,18 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         Gives the command lines of the processes above it, the nearest first; asked where a launcher puts into no
         variable what tells one job from another. None: those of this process.
     """
-
-    def number(*names: str) -> int | None:
-        for name in names:
-            text = environ.get(name, "")
-            if text.isdecimal():
-                return int(text)
-        return None
-
-    slurm = environ.get("SLURM_JOB_ID", "")
-    # One that is put into the queue again keeps its number, and its steps count from zero again.
-    again = number("SLURM_RESTART_COUNT")
-    started_anew = f"{slurm}r{again}" if again else slurm
-    step = environ.get("SLURM_STEP_ID", "")
-    batch = ".".join(filter(None, (environ.get("SLURM_CLUSTER_NAME", ""), started_anew))) if slurm else ""
-    job = ".".join(filter(None, (batch, step))) if slurm else ""
+    number = partial(_number, environ)
+    around = _of_slurm(environ)
 
     def started(own: str) -> str:
         # An mpiexec is a job of its own, of which a batch may have many. The step is that of its daemon, where it has
         # one, and so differs between nodes.
-        return "/".join(filter(None, (batch, own))) if own else job
+        return "/".join(filter(None, (_batch(environ), own))) if own else around.job
 
-    cpus = _cpus_of_the_job(environ) or number("SLURM_CPUS_ON_NODE")
-    hosts = environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", "")
-    nodes = number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES") if slurm else None
+    def within(scheduler: str, job: str, names: Sequence[str], nodes: int | None = around.nodes) -> Launch:
+        rank, size, local_rank, local_size = map(number, names)
+        return Launch(scheduler, job, rank, size, local_rank, local_size, nodes, around.hosts, around.cpus)
+
     if "LOCAL_RANK" in environ and "WORLD_SIZE" in environ:
         size, local = number("WORLD_SIZE"), number("LOCAL_WORLD_SIZE")
         whole = size // local if size and local and size % local == 0 else None
@@ -87,25 +88,51 @@ def launch_of(environ: Mapping[str, str], above: Callable[[], Iterable[Sequence[
         # Workers that failed are started anew under the same name. The agent of each node counts that for itself, so
         # the count tells one attempt from another on one node alone.
         again = number("TORCHELASTIC_RESTART_COUNT") if run and whole == 1 else None
-        job = "/".join(filter(None, (job, f"{run}r{again}" if again else run)))
-        return Launch("torchrun", job, number("RANK"), size, number("LOCAL_RANK"), local, whole or nodes, hosts, cpus)
+        job = "/".join(filter(None, (around.job, f"{run}r{again}" if again else run)))
+        return within("torchrun", job, _OF_TORCHRUN, whole or around.nodes)
     if "OMPI_COMM_WORLD_RANK" in environ:
-        job = started(environ.get("PMIX_NAMESPACE", ""))
-        local = number("OMPI_COMM_WORLD_LOCAL_SIZE")
-        ranks = number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE")
-        return Launch("openmpi", job, *ranks, number("OMPI_COMM_WORLD_LOCAL_RANK"), local, nodes, hosts, cpus)
+        return within("openmpi", started(environ.get("PMIX_NAMESPACE", "")), _OF_OPEN_MPI)
     if "PMI_RANK" in environ and "MPI_LOCALRANKID" in environ:
-        job = started(_of_hydra((above or _above)()))
-        ranks = number("PMI_RANK"), number("PMI_SIZE")
-        local = number("MPI_LOCALNRANKS")
-        return Launch("mpich", job, *ranks, number("MPI_LOCALRANKID"), local, nodes, hosts, cpus)
-    if slurm:
-        ranks = number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
-        own = number("SLURM_NODEID")
-        tasks = list(tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "")))
-        here = tasks[own] if own is not None and own < len(tasks) else None
-        return Launch("slurm", job, *ranks, number("SLURM_LOCALID"), here, nodes, hosts, cpus)
-    return Launch()
+        return within("mpich", started(_of_hydra((above or _above)())), _OF_MPICH)
+    return around
+
+
+def _number(environ: Mapping[str, str], *names: str) -> int | None:
+    return next((int(text) for name in names if (text := environ.get(name, "")).isdecimal()), None)
+
+
+def _batch(environ: Mapping[str, str]) -> str:
+    """Return what tells a job of Slurm from others; empty: there is none."""
+    job = environ.get("SLURM_JOB_ID", "")
+    # One that is put into the queue again keeps its number, and its steps count from zero again.
+    again = _number(environ, "SLURM_RESTART_COUNT")
+    named = environ.get("SLURM_CLUSTER_NAME", ""), f"{job}r{again}" if again else job
+    return ".".join(filter(None, named)) if job else ""
+
+
+def _of_slurm(environ: Mapping[str, str]) -> Launch:
+    """Return the place that Slurm says: in a step, or in a job's script or shell, where nothing was started yet."""
+    batch, number = _batch(environ), partial(_number, environ)
+    if not batch:
+        return Launch()
+    cpus = _cpus_of_the_job(environ) or number("SLURM_CPUS_ON_NODE")
+    step = number("SLURM_STEP_ID")
+    if step is None or step >= _NO_STEP:
+        nodes = number("SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+        return Launch("slurm", batch, nodes=nodes, hosts=environ.get("SLURM_JOB_NODELIST", ""), cpus=cpus)
+    own = number("SLURM_NODEID")
+    tasks = list(tasks_per_node(environ.get("SLURM_STEP_TASKS_PER_NODE", "")))
+    return Launch(
+        "slurm",
+        f"{batch}.{step}",
+        number("SLURM_PROCID"),
+        number("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        number("SLURM_LOCALID"),
+        tasks[own] if own is not None and own < len(tasks) else None,
+        number("SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"),
+        environ.get("SLURM_STEP_NODELIST", "") or environ.get("SLURM_JOB_NODELIST", ""),
+        cpus,
+    )
 
 
 def _cpus_of_the_job(environ: Mapping[str, str]) -> int | None:

@@ -393,7 +393,7 @@ OPEN_MPI = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_
         ("", OPEN_MPI.format(0, 4), 1),
         ("", OPEN_MPI.format(3, 4), 0),  # once is enough
         ("", OPEN_MPI.format(0, 1), 0),
-        ("", "SLURM_JOB_ID=7 SLURM_STEP_TASKS_PER_NODE=1,2 SLURM_NODEID=1 SLURM_LOCALID=0", 1),
+        ("", "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE=1,2 SLURM_NODEID=1 SLURM_LOCALID=0", 1),
         ("", "SLURM_JOB_ID=7 SLURM_TASKS_PER_NODE=2 SLURM_NODEID=0 SLURM_LOCALID=0", 0),  # a batch script is one
         ("--into=out", OPEN_MPI.format(0, 4), 0),
     ],
@@ -413,6 +413,41 @@ def test_where_a_launcher_started_several_processes_on_a_node_it_is_said_that_a_
     assert sum("one dump on each node is enough" in line for line in dumped.stderr.splitlines()) == (
         lines or bool(into)
     )
+
+
+BATCH = "SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST=n[0-1] SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_LOCALID=0"
+SHELL = "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1"
+STEP = "SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_TASKS_PER_NODE=1(x2)"
+
+
+@pytest.mark.parametrize(
+    ("told", "of_run", "of_dump"),
+    [
+        (f"{BATCH} SLURMD_NODENAME=n0", "n0 alone", "n0 alone"),  # the script of a batch
+        (f"{BATCH} SLURMD_NODENAME=n0 {SHELL} SLURM_STEP_NODELIST=n0", "n0 alone", "n0 alone"),  # salloc
+        (BATCH, "no node of this job (n[0-1])", "no node of this job"),  # its shell on a login node
+        ("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n0", "no node of this job (n0)", "no node of"),
+        ("SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n0 SLURMD_NODENAME=n0", "", ""),
+        (f"{BATCH} SLURMD_NODENAME=n0 {STEP} SLURM_STEP_NODELIST=n[0-1]", "n0 alone", ""),  # a log of each node
+    ],
+)
+def test_where_a_job_has_other_nodes_it_is_said_that_the_numbers_are_those_of_one(
+    told: str, of_run: str, of_dump: str, pmtpy: Pmtpy
+) -> None:
+    env = dict(each.split("=") for each in told.split())
+    for said, words in ((of_run, ("run", "-s")), (of_dump, ("dump", "-f", "run.csv"))):
+        done = pmtpy(*words, "rapl:virtual", "--", "true", env=env)
+        assert done.returncode == 0
+        assert said in done.stderr
+        assert ("of this job" in done.stderr or "this job has" in done.stderr) == bool(said)
+
+
+def test_the_script_of_a_batch_waits_for_no_node_but_says_that_they_lack(pmtpy: Pmtpy) -> None:
+    env = dict(each.split("=") for each in f"{BATCH} SLURMD_NODENAME=n0".split())
+    words = ("run", "--mpi", "--patience", "24h", "--json", "-s", "rapl:virtual", "--", "true")
+    done = pmtpy(*words, env=env)  # and not a day
+    assert "this job has 2 nodes, and the numbers are those of n0 alone; started by the launcher" in done.stderr
+    assert json.loads(done.stdout)["missing"] == {"n1": "no result of it is here"}
 
 
 GPUS = """

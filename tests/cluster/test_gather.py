@@ -477,6 +477,19 @@ def test_slurm_says_where_a_task_stands() -> None:
     assert this_machine(SLURM).host == "node03"
 
 
+def test_in_the_script_or_the_shell_of_a_job_nothing_was_started_yet() -> None:
+    said = {"SLURM_JOB_ID": "77", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": "4"}
+    said |= {"SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[0-1]"}
+    script = launch_of(said)
+    assert script == Launch("slurm", "77", nodes=2, hosts="n[0-1]")
+    assert script.in_front
+    assert script.reads
+    step = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "n0", "SLURM_STEP_TASKS_PER_NODE": "1"}
+    assert launch_of({**said, **step, "SLURM_STEP_ID": "4294967290"}) == script
+    assert not launch_of({**said, **step, "SLURM_STEP_ID": "0"}).in_front
+    assert not launch_of({}).in_front
+
+
 @pytest.mark.parametrize(
     ("here", "named", "hosts", "host"),
     [
