@@ -30,6 +30,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _NAMED = 5  # processes that a message names; more are counted
 _TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (*_TO_END, signal.SIGUSR1, signal.SIGUSR2)
+_HEARD_S = 0.5  # within which a process is ended by a signal that was sent to it together with ours, on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +166,9 @@ class _PassedOn:
     """Passes signals that reach us on to the command's process group; those that come too early wait for it."""
 
     def __init__(self, asked: Callable[[], None] | None, *, to_group: bool) -> None:
-        # In our own group the terminal's signals reach the command by themselves; twice would be once too often.
         self._kill = os.killpg if to_group else os.kill
-        self._ignored = () if to_group else (signal.SIGINT, signal.SIGQUIT)
+        self._witnessed = not to_group  # in our own group, what is told to all of it must not reach the command twice
+        self._witness: _Witness | None = None
         self._asked = asked  # called once, by the first that asks to end
         self.any = False  # whether there was one that the command did not get by itself
         self._group: int | None = None
@@ -175,11 +176,11 @@ class _PassedOn:
         self._before: dict[int, Any] = {}
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        self.any = self.any or number not in self._ignored
         if self._group is None:
             self._early.append(number)
             return
-        if number not in self._ignored:
+        if self._witness is None or not self._witness.heard(number):
+            self.any = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 self._kill(self._group, number)
         if number in _TO_END and self._asked is not None:
@@ -191,6 +192,8 @@ class _PassedOn:
         self._group = group
         for number in self._early:
             self._pass_on(number, None)
+        if self._witnessed:
+            self._witness = _Witness()
 
     def __enter__(self) -> Self:
         # What is switched off (nohup) stays so, and the command inherits it.
@@ -202,6 +205,53 @@ class _PassedOn:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._witness is not None:
+            self._witness.close()
+
+
+class _Witness:
+    """A process in our group that does nothing and hears what all of it hear: it is ended by a signal that ends.
+
+    A terminal, Slurm, the daemons of MPICH and Open MPI, and torchrun tell a signal to each process of a group or a
+    step, while ``kill``, and older versions of torchrun, tell it to us alone; the signal itself does not say which.
+    """
+
+    def __init__(self) -> None:
+        self._process = self._begun()
+
+    @staticmethod
+    def _begun() -> subprocess.Popen[bytes] | None:
+        with contextlib.suppress(OSError):  # there is no such program, or no room for it: then nobody is known to hear
+            # It waits for the end of its input, which comes however we end.
+            return subprocess.Popen(
+                ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
+            )
+        return None
+
+    def heard(self, number: int) -> bool:
+        """Whether it has heard a signal that has just reached us."""
+        process, self._process = self._process, None  # who asks meanwhile finds nobody
+        if process is None:
+            return False
+        try:
+            status = process.wait(_HEARD_S)
+        except subprocess.TimeoutExpired:
+            self._process = process
+            return False
+        self._dismiss(process)
+        self._process = self._begun()
+        return status == -number
+
+    @staticmethod
+    def _dismiss(process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait()
+
+    def close(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._dismiss(self._process)
 
 
 class _Terminal:

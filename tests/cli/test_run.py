@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -382,6 +383,86 @@ def test_of_a_launcher_that_asks_to_end_while_others_run_it_is_said_that_their_r
     job = gather(tmp_path / "out")
     assert "asked to end while other processes of the node ran" in " ".join(job.problems)
     assert job.known.joules == pytest.approx(60.0 * job.known.seconds, abs=2.0 * job.known.uncertainty_joules)
+
+
+LISTENER = """
+import os, signal, sys
+heard = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+with open("heard", "w", buffering=1) as file:
+    print("ready", file=file)
+    while True:
+        number = signal.sigwait(heard)
+        print(number.name, file=file)
+        if number == signal.SIGUSR2:
+            sys.exit()
+"""
+
+
+@pytest.fixture
+def listening(started: Started, tmp_path: Path) -> subprocess.Popen[str]:
+    """A job of one process in a session of its own, as launchers start it, whose command writes down what it hears."""
+    words = ("run", "--into", "out", *RAPL, "--", sys.executable, "-c", LISTENER)
+    child = started(*words, start_new_session=True)
+    wait_for(lambda: heard_in(tmp_path)[:1] == ["ready"])
+    return child
+
+
+def heard_in(folder: Path) -> list[str]:
+    file = folder / "heard"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
+def test_what_a_launcher_tells_to_a_whole_group_its_command_hears_once(
+    number: signal.Signals, listening: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    group = [number.name]
+    for _ in range(2):
+        wait_for(lambda: len(witnesses(listening.pid)) == 1)
+        before = witnesses(listening.pid)
+        os.killpg(listening.pid, number)
+        wait_for(lambda before=before: before != witnesses(listening.pid))  # type: ignore[misc]
+    wait_for(lambda: len(witnesses(listening.pid)) == 1)
+    listening.send_signal(signal.SIGUSR2)  # to it alone: that is passed on
+    assert listening.wait(240) == 0
+    assert heard_in(tmp_path) == ["ready", *group * 2, "SIGUSR2"]
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT])
+def test_what_is_told_to_the_process_that_measures_alone_its_command_hears_as_well(
+    number: signal.Signals, listening: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    listening.send_signal(number)
+    wait_for(lambda: heard_in(tmp_path) == ["ready", number.name])
+    listening.send_signal(signal.SIGUSR2)
+    assert listening.wait(240) == 0
+
+
+@linux
+def test_of_one_that_is_killed_nothing_is_left_but_its_command(
+    listening: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    wait_for(lambda: len(witnesses(listening.pid)) == 1)
+    listening.kill()
+    listening.wait()
+    wait_for(lambda: not witnesses(listening.pid))
+    os.killpg(listening.pid, signal.SIGUSR2)
+    wait_for(lambda: heard_in(tmp_path) == ["ready", "SIGUSR2"])
+
+
+def witnesses(group: int) -> list[str]:
+    """The processes of a group that only listen."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, _, rest = stat.read_text("utf-8", "replace").partition(" (")
+            name, _, fields = rest.rpartition(") ")
+            if name == "cat" and fields.split()[0] not in "ZX" and int(fields.split()[2]) == group:
+                found.append(pid)
+    return found
 
 
 OPEN_MPI = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK={} OMPI_COMM_WORLD_LOCAL_SIZE={}"
