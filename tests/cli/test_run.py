@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -400,12 +400,14 @@ with open("heard", "w", buffering=1) as file:
 
 
 @pytest.fixture
-def listening(started: Started, tmp_path: Path) -> subprocess.Popen[str]:
+def listening(started: Started, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A job of one process in a session of its own, as launchers start it, whose command writes down what it hears."""
     words = ("run", "--into", "out", *RAPL, "--", sys.executable, "-c", LISTENER)
     child = started(*words, start_new_session=True)
     wait_for(lambda: heard_in(tmp_path)[:1] == ["ready"])
-    return child
+    yield child
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def heard_in(folder: Path) -> list[str]:
