@@ -197,8 +197,9 @@ def _files(args: argparse.Namespace) -> _Watched:
 
     def read(path: str) -> pd.DataFrame:
         table = load(path, *cut.ends(path), skip_broken=args.skip_broken, utc_offset_s=args.utc_offset)
-        if not len(table) and cut.asked:
-            msg = f"{path} has no rows in the part that was asked for; choose another with --from and --to"
+        if not len(table):
+            part = " in the part that was asked for; choose another with --from and --to" if cut.asked else ""
+            msg = f"{path} has no rows{part}"
             raise TargetError(msg)
         if clocks is not None:
             table, said = clocks.place(table, path)

@@ -235,7 +235,7 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
     """
     powers = powers_of(table)
     if not powers and not len(table):
-        msg = f"{path} has no rows in the part that was asked for"
+        msg = f"{path} has no rows, or no rows in the part that was asked for"
         raise TargetError(msg)
     if not powers:
         hint = "; give it with --load" if table.attrs["format"] == _STAMPS else ""

@@ -187,10 +187,13 @@ def test_recordings_that_hold_nothing_of_what_was_asked_say_so(pmtpy: Pmtpy, tmp
     rows = "".join(f"{t},{t},,0,50\n" for t in range(3))
     (tmp_path / "other.csv").write_text("time,CPU Watt\n1,50\n")
     (tmp_path / "own.csv").write_text("time,elapsed,marker,lost,total_W\n" + rows)
+    (tmp_path / "none.csv").write_text("time,elapsed,marker,lost,total_W\n")
     for words, said in {
         "plot other.csv": "make a CSV with the columns time, elapsed, marker, lost, total_W (marker empty, lost 0)",
         "plot own.csv --from 10s": "no power over time in own.csv, or in the part that was asked for",
-        "characterise own.csv --from 10s": "own.csv has no rows in the part that was asked for",
+        "characterise own.csv --from 10s": "own.csv has no rows, or no rows in the part that was asked for",
+        "characterise none.csv": "none.csv has no rows",
+        "compare own.csv none.csv": "none.csv has no rows",
         "calibrate energy own.csv --profile other.csv": "other.csv: not a calibration profile, since it is not JSON",
         "gather own.csv": "own.csv is a file; give the folder that it is in",
     }.items():
