@@ -190,8 +190,8 @@ class Counter:
             self.watts, self.doubt = math.nan, _RESTS
             self.odd = self._dead = True
             return rest_ns
-        if rest_ns > self.hold_ns:
-            # At rest for long: the power is below one step in that time.
+        if rest_ns > (2 * self._pace_ns if self.odd else self.hold_ns):
+            # At rest for long, also for one that is slower than stated: the power is below one step in that time.
             bound = self.step / (rest_ns * 1e-9)
             self.watts = bound if math.isnan(self.watts) else min(self.watts, bound)
         return 0

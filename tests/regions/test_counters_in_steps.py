@@ -291,3 +291,31 @@ def test_a_power_that_is_negative_all_the_time_is_said() -> None:
 @pytest.mark.parametrize("least", [0.0, 1e-3])
 def test_a_power_that_is_negative_now_and_then_is_not_backwards(least: float) -> None:
     assert not backwards(lambda t: least if int(t * 20) % 20 == 0 else -30.0)
+
+
+class Brisk(Powered):
+    """A powered one that is stated to be renewed each millisecond."""
+
+    def __init__(self, clock: ManualClock, shows: Callable[[float], float]) -> None:
+        super().__init__(clock, shows)
+        self.channels = (
+            Channel(
+                "rail",
+                Quantity.ENERGY,
+                scale=1e-6,
+                domain="host/rail",
+                max_watts=250.0,
+                least_watts=0.02,
+                gain_u=0.03,
+                refresh_s=0.001,
+            ),
+        )
+
+
+@pytest.mark.parametrize("start", [0.05, 0.3, 0.6, 0.9])
+def test_nothing_counted_by_one_that_is_a_thousand_times_slower_than_stated_is_not_nothing_used(start: float) -> None:
+    """It moves each second: its first rest is doubted, and the move that ends it tells no power."""
+    for length in (0.5, 1.3, 1.9):
+        (measured,) = regions(lambda t: float(np.floor(t) * WATTS * 1e6), (start, start + length), make=Brisk)
+        assert abs(off(measured)) < 2.0
+        assert measured.coverage < 1.0

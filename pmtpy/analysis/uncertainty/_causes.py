@@ -240,7 +240,7 @@ class Causes:
         if seen.uncovered_s <= 0.0:
             return bridged
         known_s = seen.seconds - seen.uncovered_s
-        if known_s > self.sample_s or (known_s > 0.0 and self.mean_w):
+        if (known_s > self.sample_s and not self._never_moved()) or (known_s > 0.0 and self.mean_w):
             return most * seen.uncovered_s + bridged
         return math.nan if limit is None else limit * seen.uncovered_s / _BOUND + bridged
 

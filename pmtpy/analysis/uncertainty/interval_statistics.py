@@ -234,6 +234,7 @@ class _Together:
         ]
 
     def _blank(self, interval: Interval, column: int) -> IntervalStatistics:
+        """Say what is known where no row has a power: a counter that shows nothing then has never been seen to move."""
         joules, length = interval.joules[column], interval.seconds
         mean = joules / length if length > 0 else 0.0
         edge, unknown_s = Edge(mean), interval.uncovered_s[column]
@@ -246,7 +247,7 @@ class _Together:
             peak_watts=mean,
             uncovered_s=unknown_s,
             lost=interval.lost,
-            rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
+            rested_watts=0.0 if self.power or joules else math.nan,
             lost_why=interval.lost_why,
         )
 
