@@ -25,7 +25,8 @@ def energies_at(layout: Layout, t: float, at: Floats | Ints, watts: Floats, joul
     """Return the energies up to an instant, total first: of counters by lines from move to move, else from row to row.
 
     A counter without a power at a row rests there because nothing is known of it: no line passes that row. Behind its
-    last move it is taken at what it shows.
+    last move it is taken at what it shows. What its first move shows was used since an instant that nobody saw, which
+    may lie before the first row: behind ``t`` lies what the power of the next move makes, at most what lines make.
 
     Parameters
     ----------
@@ -40,9 +41,24 @@ def energies_at(layout: Layout, t: float, at: Floats | Ints, watts: Floats, joul
     found: Floats = by_rows.copy()
     for i, channel in enumerate(layout.energy, 1):
         if channel.energy_method is EnergyMethod.COUNTER:
-            knots = moved(joules[:, i]) | np.isnan(watts[:, i])
-            knots[-1] = True
-            found[i] = np.interp(t, at[knots], joules[knots, i])
+            found[i] = _counted_at(t, at, watts[:, i], joules[:, i])
     for i in layout.in_total:
         found[0] += found[i] - by_rows[i]
     return found
+
+
+def _counted_at(t: float, at: Floats | Ints, watts: Floats, joules: Floats) -> float:
+    """Return the energy of one counter up to an instant."""
+    moves, unknown = moved(joules), np.isnan(watts)
+    known = np.flatnonzero(~unknown[: int(np.searchsorted(at, t, "right"))])
+    begun = int(known[-1]) + 1 if len(known) else 0
+    first, second = [*(np.flatnonzero(moves[begun + 1 :])[:2] + begun + 1).tolist(), 0, 0][:2]
+    if second and unknown[begun:second].all() and not unknown[second] and at[begun] <= t:
+        # It began to count: what its first move shows was used since the row before, or longer.
+        likely = (joules[second] - joules[first]) / (at[second] - at[first])
+        if t < at[first]:
+            likely = min((joules[first] - joules[begun]) / (at[first] - at[begun]), likely)
+        return float(joules[first] + likely * (t - at[first]))
+    knots = moves | unknown
+    knots[-1] = True
+    return float(np.interp(t, at[knots], joules[knots]))

@@ -10,6 +10,7 @@ import itertools
 import math
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pmtpy._extras import extra
+from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.markers import marker_column
+from pmtpy.core.moves import energies_at
 from pmtpy.core.rows import Floats, Frame, Ints, Layout, Point
 from pmtpy.errors import CoverageError, TargetError
 from pmtpy.sensor._ring import MOST_WAITING, Ring
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 _FOR_EVER_S = 1e9  # three decades
 _FOR_EVER_NS = round(_FOR_EVER_S * 1e9)
 _new = tuple.__new__  # what CurvePoint(...) does in the end, at half the cost
+# Refresh periods after an instant by which a counter has moved twice, so that no later row tells more of it; as many
+# before it lies the move that the rows there show.
+_MOVED_REFRESHES = 2.0
 _MIN_KEPT_ROWS = 1000  # kept however old: a slow register's are few, and tell how the power moved during a long region
 
 
@@ -189,6 +195,14 @@ class History:
         self._keep_ns = round(seconds * 1e9)
         self._ring = Ring(layout)
         self._marks: deque[tuple[int, str]] = deque()
+        # Counters whose refresh is stated, as columns of a Frame, with that; and by when the slowest have moved.
+        self._counters = [
+            (i, round(c.refresh_s * 1e9))
+            for i, c in enumerate(layout.energy, 1)
+            if c.refresh_s and c.energy_method is EnergyMethod.COUNTER
+        ]
+        self._moves = dict.fromkeys([i for i, _ in self._counters], -_FOR_EVER_NS)  # when each moved last
+        self._moved_ns = round(_MOVED_REFRESHES * max([refresh_ns for _, refresh_ns in self._counters], default=0))
         self._open: weakref.WeakSet[Bookmark] = weakref.WeakSet()  # those that nobody holds vanish
         self._peaks: list[weakref.ref[PeakHold]] = []  # those that nobody holds vanish
         self._handed_out: deque[Bookmark | PeakHold] = deque()  # since the last call that held the lock
@@ -204,6 +218,8 @@ class History:
             self._take_in()
         if self._peaks:
             self._peaks = [ref for ref in self._peaks if (peak := ref()) is not None and peak.follow(rows)]
+        if self._counters:
+            self._follow_moves(rows)
         if isinstance(rows, Point):
             self._ring.waiting.append(rows)  # this is what a user's read() waits for
             self.newest = rows
@@ -230,7 +246,8 @@ class History:
             ring.pack()
         while (left_ns := ring.left_ns(_MIN_KEPT_ROWS)) is not None and left_ns <= horizon_ns:
             for mark in [m for m in self._open if m.t_ns <= left_ns] if self._open else ():
-                self.reading(mark)
+                mark.reading = self.at(mark.t_ns)  # by the rows that there are: they are forgotten
+                self._open.discard(mark)
             ring.drop()
         while self._marks and self._marks[0][0] < horizon_ns:
             self._marks.popleft()
@@ -260,9 +277,7 @@ class History:
             if isinstance(new, Bookmark):
                 # Of one whose rows are forgotten (its thread stood still meanwhile) who asks for it is told so.
                 with suppress(CoverageError):
-                    if newest is not None and newest.t_ns >= new.t_ns:
-                        new.reading = self.at(new.t_ns)
-                    else:
+                    if newest is None or not self._settle(new, newest):
                         self._open.add(new)
                 continue
             if newest is None or newest.t_ns <= new.start_ns or new.follow(self._since(new.start_ns)):
@@ -291,16 +306,19 @@ class History:
         """Return the curve at a bookmark: settled where rows have passed it, else extended from the newest row."""
         if self._handed_out:
             self._take_in()
-        if mark.reading is not None:
-            return mark.reading
-        found = self.at(mark.t_ns)
-        if self.newest is not None and self.newest.t_ns >= mark.t_ns:
-            mark.reading = found
+        if mark.reading is None and self.newest is not None and self._settle(mark, self.newest):
             self._open.discard(mark)
-        return found
+        return mark.reading or self.at(mark.t_ns)
+
+    def _settle(self, mark: Bookmark, newest: Point) -> bool:
+        """Give a bookmark its reading if no later row can change it: rows have passed it, and moved the counters."""
+        if newest.t_ns < mark.t_ns + self._moved_ns:
+            return False
+        mark.reading = self.at(mark.t_ns)
+        return True
 
     def at(self, t_ns: int) -> CurvePoint:
-        """Return the curve at an instant, by straight lines between rows.
+        """Return the curve at an instant, by straight lines between rows; of counters, between their moves.
 
         Raises CoverageError: the instant is older than what is kept, or nothing was read yet.
         """
@@ -313,12 +331,14 @@ class History:
         after = self._ring.row_of(t_ns)
         if after == 0:
             return self._before_all(t_ns)
-        return self._between(self._ring.point(after - 1), self._ring.point(after), t_ns, after)
+        return self._between(newest, self._ring.point(after - 1), self._ring.point(after), t_ns, after)
 
     def _beyond(self, newest: Point, t_ns: int) -> CurvePoint:
         """Let the power of the newest row go on, for a while."""
         ahead = t_ns - newest.t_ns
         joules, uncovered = newest.joules, newest.uncovered_ns
+        if ahead and self._counters:
+            joules = self._going_on(joules, newest, newest.t_ns)
         if ahead:
             known = min(ahead, self.carry_ns)
             joules = tuple([_extend(j, w, known) for j, w in zip(joules, newest.watts, strict=True)])
@@ -339,15 +359,53 @@ class History:
         uncovered = tuple([u - early for u in first.uncovered_ns])
         return CurvePoint(t_ns, first.joules, first, first, 0, uncovered, lost, forgotten + (not early))
 
-    def _between(self, before: Point, after: Point, t_ns: int, row: int) -> CurvePoint:
+    def _between(self, newest: Point, before: Point, after: Point, t_ns: int, row: int) -> CurvePoint:
         """Interpolate between the rows around an instant, of which ``row`` is the later one."""
         part = (t_ns - before.t_ns) / (after.t_ns - before.t_ns)
-        joules = tuple([a + (b - a) * part for a, b in zip(before.joules, after.joules, strict=True)])
+        if self._counters and t_ns < after.t_ns:
+            joules = self._counted(newest, t_ns)
+        else:  # read there
+            joules = tuple([a + (b - a) * part for a, b in zip(before.joules, after.joules, strict=True)])
         uncovered = tuple(
             [a + round((b - a) * part) for a, b in zip(before.uncovered_ns, after.uncovered_ns, strict=True)]
         )
         seen = self._rows - len(self._ring) + row + (t_ns >= after.t_ns)
         return CurvePoint(t_ns, joules, before, after, 0, uncovered, self._ring.lost_up_to(row), seen)
+
+    def _counted(self, newest: Point, t_ns: int) -> tuple[float, ...]:
+        """Return the energies at an instant between rows, of counters by lines from move to move."""
+        ring = self._ring
+        first = max(0, ring.row_of(t_ns - self._moved_ns) - 1)
+        near = ring.frame(first, min(len(ring), ring.row_of(t_ns + self._moved_ns, after=True) + 1))
+        energies = energies_at(self._layout, t_ns, near.t_ns, near.watts, near.joules).tolist()
+        return self._going_on(energies, newest, t_ns)
+
+    def _going_on(self, joules: Sequence[float], newest: Point, t_ns: int) -> tuple[float, ...]:
+        """Add what counters have used from their last moves to an instant, which the next one will show.
+
+        Not of one that the newest row found unmoved a refresh later: it rests.
+        """
+        found = list(joules)
+        for i, refresh_ns in self._counters:
+            moved_ns, watts = self._moves[i], newest.watts[i]
+            if moved_ns < t_ns and newest.t_ns < moved_ns + refresh_ns and not math.isnan(watts):
+                used = watts * (t_ns - moved_ns) * 1e-9
+                found[i] += used
+                found[0] += used * (i in self._layout.in_total)
+        return tuple(found)
+
+    def _follow_moves(self, rows: Frame | Point) -> None:
+        """Keep when counters moved last; called before the rows are appended."""
+        before = self.newest
+        for i, _ in self._counters:
+            if isinstance(rows, Point):
+                if before is not None and rows.joules[i] != before.joules[i]:
+                    self._moves[i] = rows.t_ns
+                continue
+            shown = rows.joules[:, i] if before is None else np.append(before.joules[i], rows.joules[:, i])
+            at = np.flatnonzero(np.diff(shown))
+            if len(at):
+                self._moves[i] = int(rows.t_ns[at[-1] + (before is None)])
 
     def around(self, a: CurvePoint, b: CurvePoint, margin_ns: int = 0, *, most: int | None = None) -> Around:
         """Return the rows around and between two readings, and within a margin of them, as far as they are kept.

@@ -53,3 +53,17 @@ def test_no_energy_is_laid_into_time_of_which_none_is_known() -> None:
 
 def test_the_first_row_counts_as_a_move() -> None:
     assert moved(np.array([3.0, 3.0, 4.0, 4.0])).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("began_s", [0.004, 0.037, 0.093])
+def test_what_the_first_move_shows_was_used_since_before_anybody_looked(began_s: float) -> None:
+    """A counter of a constant power is first read between two of its moves; it has no power until its second one."""
+    t = began_s + np.arange(0.0, 0.5, 0.01)
+    counts = 80.0 * np.floor(t / 0.1 + 1e-9) * 0.1
+    joules = np.column_stack([counts - counts[0]] * 2)
+    second = int(np.flatnonzero(moved(joules[:, 1]))[2])
+    watts = np.where(np.arange(len(t)) < second, math.nan, 80.0)[:, None] * np.ones(2)
+    at = np.linspace(t[0], t[second], 23)
+    energies = np.array([energies_at(Layout((COUNTER,)), s, t, watts, joules)[1] for s in at.tolist()])
+    # Rows would tell up to 80 W * 0.1 s too much behind an instant before the first move; here a poll is left.
+    assert energies[-1] - energies == pytest.approx(80.0 * (at[-1] - at), abs=80.0 * 0.011)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pmtpy.core.channel import Channel, Quantity
-from pmtpy.core.rows import Frame, Layout, Point
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.rows import Frame, Layout, Point, Row
 from pmtpy.errors import CoverageError
 from pmtpy.sensor.history import History
 
@@ -194,3 +195,67 @@ def test_what_is_noted_while_rows_are_appended_is_as_if_it_had_been_noted_before
                 history.append(rows)
         found.append((history.reading(mark), peak.watts))
     assert found[0] == found[1]
+
+
+GPU = Layout(
+    (
+        Channel("gpu", Quantity.ENERGY, domain="gpu/0", refresh_s=0.1),
+        Channel("power", Quantity.POWER, domain="gpu/0", refresh_s=0.1, window_s=0.1),
+    )
+)
+MS = 10**6
+
+
+def polled(watts: float, phase_ms: int, until_ms: int) -> tuple[History, Integrator]:
+    """A constant power, counted each 100 ms and read each 20 ms; the power beside it has a row of its own each time."""
+    history, integrator = History(GPU, 10.0), Integrator(GPU)
+    for ms in range(0, until_ms, 20):
+        counted = watts * ((ms - phase_ms) // 100 * 100 + phase_ms) * 1e-3
+        history.append(integrator.step(Row(ms * MS, (counted, watts), 0)))
+    return history, integrator
+
+
+@pytest.mark.parametrize("phase_ms", [0, 20, 60])
+def test_a_counter_that_rows_find_unmoved_counts_from_move_to_move(phase_ms: int) -> None:
+    history, _ = polled(60.0, phase_ms, 2000)
+    at = [history.at(ms * MS).joules for ms in range(313, 1500, 30)]  # between rows: at one it was read
+    # Each poll at 20 ms meets a move at once: rows would be out by up to 6 J.
+    assert np.diff([joules[1] for joules in at]) == pytest.approx(60.0 * 0.03)
+    assert all(joules[0] == joules[1] for joules in at)  # the counter makes the total
+
+
+@pytest.mark.parametrize("newest_ms", [1000, 1020, 1060, 1080])
+def test_behind_the_last_move_its_power_goes_on_also_where_later_rows_found_it_unmoved(newest_ms: int) -> None:
+    history, _ = polled(60.0, 0, newest_ms + 1)
+    for ms in (newest_ms - 1, newest_ms + 1, newest_ms + 15):
+        assert history.at(ms * MS).joules[1] - history.at(505 * MS).joules[1] == pytest.approx(60.0 * (ms - 505) * 1e-3)
+
+
+def test_a_counter_that_rests_for_more_than_a_refresh_used_what_it_shows() -> None:
+    history, integrator = polled(60.0, 0, 1001)
+    for ms in range(1020, 1500, 20):
+        history.append(integrator.step(Row(ms * MS, (60.0, 0.0), 0)))
+    assert history.at(1470 * MS).joules[1] == history.at(1000 * MS).joules[1]
+
+
+def test_a_bookmark_stays_open_until_the_counters_have_moved_behind_it() -> None:
+    history, integrator = polled(60.0, 0, 1021)
+    mark = history.bookmark(1010 * MS)
+    history.append(integrator.step(Row(1040 * MS, (60.0, 60.0), 0)))
+    guessed = history.reading(mark).joules[1] - history.at(1000 * MS).joules[1]
+    assert guessed == pytest.approx(60.0 * 0.01)
+    for ms, counted in ((1100, 90.0), (1200, 96.0), (1300, 102.0)):  # it used 300 W meanwhile
+        history.append(integrator.step(Row(ms * MS, (counted, 60.0), 0)))
+    settled = history.reading(mark)
+    assert settled is mark.reading
+    assert settled.joules[1] - history.at(1000 * MS).joules[1] == pytest.approx(300.0 * 0.01)
+
+
+def test_a_bookmark_whose_rows_are_forgotten_is_settled_before_the_counters_have_moved_twice() -> None:
+    history, integrator = History(GPU, 1e-6), Integrator(GPU)
+    for ns in range(0, 100 * 1000, 1000):
+        history.append(integrator.step(Row(ns, (ns * 1e-9, 1.0), 0)))
+    mark = history.bookmark(99_500)
+    for ns in range(100 * 1000, 5000 * 1000, 1000):
+        history.append(integrator.step(Row(ns, (ns * 1e-9, 1.0), 0)))
+    assert history.reading(mark).joules[1] == pytest.approx(99_500e-9)
