@@ -313,7 +313,8 @@ def _free(problem: Problem, fit: Fit) -> FreeShape | None:
     parameters = 4 + len(widths_of(fit.family))
     if free is None or free.chance(float(left @ left), parameters) > REFUTED:
         return None
-    return free
+    # Each flank shows the whole kernel; of fewer than it has parameters it would follow what else the load does.
+    return free if len(flanks_s(problem.reference, problem.cell)) >= free.freedom else None
 
 
 def _drawn_s(problem: Problem, fit: Fit) -> float:
