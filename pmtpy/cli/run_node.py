@@ -87,10 +87,11 @@ def _run_on_node(args: argparse.Namespace) -> int:
         # A name that is given in the environment need not be what the launcher takes for a node.
         named = NodeFile(folder, machine, launch, about, _unix_s()) if NODE in os.environ else None
         sees = json.dumps([launch.rank, limits(os.environ)])
-        with begun_with(launch, machine, args.stop.rest, sees) as measured:
-            if not measured and named is None:
+        with begun_with(launch, machine, args.stop.rest, sees) as begun:
+            if not begun.measured and named is None:
                 say(f"pmtpy run: warning: {machine.host}: {_NOBODY}")
             status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
+            begun.ended(status)
         if named is not None:
             _settled(named, machine, launch, status)
         return status
@@ -117,15 +118,22 @@ def _run_on_node(args: argparse.Namespace) -> int:
                 status = run_command(args.command, divert_stdout=divert, in_our_group=True).status
                 energy, not_whole = unknown_node(machine, launch, why, span_s=(begun_s, _unix_s())), ""
             args.ended = status
-            _put(file, energy, status, not_whole)
+            _put(file, energy, (status, _failed(others)), not_whole)
     if job is not None and status <= _BY_SIGNAL:
         _report(args, job.waited())
     return status
 
 
-def _put(file: NodeFile, energy: NodeEnergy, status: int, why: str = "") -> None:
+def _failed(others: Others) -> list[tuple[int | None, int | None]]:
+    """Return rank and status of the others of the node that did not end well, or did not say how."""
+    return [(json.loads(one.said)[0] if one.said else None, one.status) for one in others.gone() if one.status != 0]
+
+
+def _put(
+    file: NodeFile, energy: NodeEnergy, ended: tuple[int, Sequence[tuple[int | None, int | None]]], why: str
+) -> None:
     try:
-        file.finish(energy, status, why)
+        file.finish(energy, *ended, why=why)
     except SinkError as error:
         used = (
             "is not known"
@@ -209,7 +217,7 @@ class _Measured:
         """Put there what was used until now: who asks to end may kill all before there is more."""
         with contextlib.suppress(Exception):  # in the middle of waiting for the command, whose end says what is wrong
             self._until.__exit__(None, None, None)
-            self._file.finish(self._energy(self._until), None, _ASKED)
+            self._file.finish(self._energy(self._until), why=_ASKED)
 
     def _energy(self, region: Region) -> NodeEnergy:
         machine, launch = self._where

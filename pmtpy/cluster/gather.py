@@ -19,6 +19,7 @@ from pmtpy.io.origin import host_names, short_name
 from pmtpy.io.whole import draft_of
 
 _KILLED = "it began and did not end: it was killed, or still runs"
+_NOT_TOLD = "how the command{} ended is not known, nor whether its energy is all in: its pmtpy run was killed"
 _CLOCKS_S = 1.0  # by which the wall clocks of a cluster's nodes may differ
 _BEGINS_S = 60.0  # within which all processes of a job begin
 _MOST_NAMED = 20
@@ -191,8 +192,30 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
     energies = _of_its_nodes(found, energies, missing)
     _cover(found, energies, missing, wrong)
     wrong += [f"{f.host}: {f.why}" for f in ended if f.why]
-    wrong += [f"{f.host}: the command ended with status {f.exit_status}" for f in ended if f.exit_status]
+    wrong += [f"{f.host}: {said}" for f in ended for said in _failed(f)]
     return JobEnergy(abouts[0], energies, missing, wrong)
+
+
+def _failed(f: Found) -> list[str]:
+    """Say which commands of a node did not end well."""
+    of_status: dict[int | None, list[int | None]] = {}
+    for rank, status in ((whole(f.launch.get("rank")), f.exit_status or 0), *f.failed):
+        if status != 0:
+            of_status.setdefault(status, []).append(rank)
+    return [
+        _NOT_TOLD.format(_of_ranks(ranks))
+        if status is None
+        else f"the command{_of_ranks(ranks)} ended with status {status}"
+        for status, ranks in of_status.items()
+    ]
+
+
+def _of_ranks(ranks: Sequence[int | None]) -> str:
+    known = sorted(rank for rank in ranks if rank is not None)
+    if not known:
+        return ""
+    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    return f" of {'rank' if len(known) == 1 else 'ranks'} {', '.join(map(str, known[:_MOST_NAMED]))}{more}"
 
 
 def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]]:

@@ -222,10 +222,27 @@ class NodeFile:
         """Say why nothing was begun after all."""
         write_whole(self.path, {**self._facts, "energy": None, "why": why})
 
-    def finish(self, energy: NodeEnergy, status: int | None = None, why: str = "") -> None:
-        """Put the result in the place of the beginning; ``why``: why it is not whole, and may be replaced."""
-        more = {"why": why} if why else {}
-        write_whole(self.path, {**self._facts, "energy": energy.to_dict(), "exit_status": status, **more})
+    def finish(
+        self,
+        energy: NodeEnergy,
+        status: int | None = None,
+        failed: Sequence[tuple[int | None, int | None]] = (),
+        *,
+        why: str = "",
+    ) -> None:
+        """Put the result in the place of the beginning.
+
+        Parameters
+        ----------
+        status : int, optional
+            Of the command of the process that measures.
+        failed : sequence of (rank, status)
+            Of those of other processes of the node that did not end well; None: not known.
+        why : str
+            Why it is not whole, and may be replaced.
+        """
+        ended = {"exit_status": status, **({"failed": [list(each) for each in failed]} if failed else {})}
+        write_whole(self.path, {**self._facts, "energy": energy.to_dict(), **ended, **({"why": why} if why else {})})
 
 
 def _check_format(told: object) -> None:
@@ -248,6 +265,7 @@ class Found:
     begun_s: float
     energy: NodeEnergy | None  # none: it has begun and has not ended
     exit_status: int | None
+    failed: tuple[tuple[int | None, int | None], ...] = ()  # (rank, status) of other processes that did not end well
     why: str = ""  # why it has not begun after all, or its energy is not all
 
     @property
@@ -279,6 +297,7 @@ def read_node(path: Path) -> Found:
             stated(facts, "begun_s"),
             energy,
             whole(facts.get("exit_status")),
+            tuple((whole(rank), whole(status)) for rank, status in facts.get("failed", ())),
             _shown(facts.get("why") or ""),
         )
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pmtpy.cli._beside import begun_with, others_of
+from pmtpy.cli._beside import Gone, _name, begun_with, others_of
 from pmtpy.io.origin import Launch, Machine
 
 HERE = Machine("here", "here", 4)
@@ -19,15 +20,19 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs sockets w
 class Process(threading.Thread):
     """One that does not measure, as far as it is asked for: it begins, and runs until it is let go."""
 
-    def __init__(self, job: Launch) -> None:
+    def __init__(self, job: Launch, say: str = "", status: int | None = 0) -> None:
         super().__init__(daemon=True)
+        self.say, self.status = say, status
         self.job, self.begun, self.go, self.measured = job, threading.Event(), threading.Event(), False
         self.start()
 
     def run(self) -> None:
-        with begun_with(self.job, HERE, time.sleep) as self.measured:
+        with begun_with(self.job, HERE, time.sleep, self.say) as begun:
+            self.measured = begun.measured
             self.begun.set()
             assert self.go.wait(60)
+            if self.status is not None:
+                begun.ended(self.status)
 
     def end(self) -> None:
         self.go.set()
@@ -75,11 +80,34 @@ def test_what_one_says_when_it_comes_is_heard_whole(job: Launch) -> None:
     with others_of(job, HERE, 2) as others:
         others.begin()
         for said in ("", "GPU " * 5000):
-            with begun_with(job, HERE, time.sleep, said) as measured:
-                assert measured
+            with begun_with(job, HERE, time.sleep, said) as begun:
+                assert begun.measured
         assert others.told == ["", "GPU " * 5000]
         while others.run():
             time.sleep(0.01)
+
+
+def test_how_each_has_ended_is_known_and_who_closes_without_a_word_too(job: Launch) -> None:
+    with others_of(job, HERE, 3) as others:
+        others.begin()
+        assert others.gone() == []
+        for said, status in (("well", 0), ("failed", 5), ("killed", None)):
+            process = Process(job, said, status)
+            assert process.begun.wait(60)
+            process.end()
+        while len(others.gone()) < 3:
+            time.sleep(0.01)
+        assert others.gone() == [Gone("well", 0), Gone("failed", 5), Gone("killed", None)]
+
+
+def test_one_that_has_not_waited_is_heard_in_full(job: Launch) -> None:
+    with others_of(job, HERE, 1) as others:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hasty:
+            hasty.connect(_name(job, HERE))
+            hasty.sendall(b"7\n3\n")  # it gave up waiting, and its command is over: both at once
+        while not others.gone():
+            time.sleep(0.01)
+        assert others.gone() == [Gone("7", 3)]
 
 
 def test_many_are_accepted_while_nobody_looks(job: Launch) -> None:

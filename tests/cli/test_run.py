@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import pmtpy as pmt
+from pmtpy.cli import gather as gather_verb
 from pmtpy.cli import report
 from pmtpy.cli.page import plain
 from pmtpy.cli.run import Run, document, page
@@ -312,10 +313,10 @@ Rank = Callable[..., subprocess.Popen[str]]
 def rank(started: Started, tmp_path: Path) -> Rank:
     """Start the command of one of two processes of a node."""
 
-    def of(number: int, *command: str) -> subprocess.Popen[str]:
+    def of(number: int, *command: str, into: str = "--into") -> subprocess.Popen[str]:
         ompi = {"RANK": number, "SIZE": 2, "LOCAL_RANK": number, "LOCAL_SIZE": 2}
         env = {"PMIX_NAMESPACE": str(tmp_path), **{f"OMPI_COMM_WORLD_{k}": str(v) for k, v in ompi.items()}}
-        return started("run", "--into", "out", *RAPL, "--", *command, env=env)
+        return started("run", *into.split(), "out", *RAPL, "--", *command, env=env)
 
     return of
 
@@ -383,6 +384,49 @@ def test_of_a_launcher_that_asks_to_end_while_others_run_it_is_said_that_their_r
     job = gather(tmp_path / "out")
     assert "asked to end while other processes of the node ran" in " ".join(job.problems)
     assert job.known.joules == pytest.approx(60.0 * job.known.seconds, abs=2.0 * job.known.uncertainty_joules)
+
+
+@linux
+@pytest.mark.parametrize(
+    ("ends", "status", "said"),
+    [
+        ("exit 5", 5, "the command of rank 1 ended with status 5"),
+        ("kill -KILL $$", -signal.SIGKILL, "the command of rank 1 ended with status 137"),
+        ("kill -TERM $$", 143, "the command of rank 1 ended with status 143"),
+        (
+            "kill -KILL $PPID",
+            -signal.SIGKILL,
+            "how the command of rank 1 ended is not known, nor whether its energy is all in: its pmtpy run was killed",
+        ),
+    ],
+)
+def test_a_rank_that_fails_while_the_first_does_not_is_named_by_the_first(
+    ends: str, status: int, said: str, rank: Rank, tmp_path: Path
+) -> None:
+    # A launcher may let the others go on (that of MPICH, where a command exits before it has called MPI).
+    reader = rank(0, "true", into="--mpi --json --patience 24h --into")
+    other = rank(1, "sh", "-c", f"touch running; while [ ! -e go ]; do sleep 0.02; done; {ends}")
+    wait_for((tmp_path / "running").exists)
+    (tmp_path / "go").touch()
+    assert other.wait() == status
+    out, _ = reader.communicate()
+    assert reader.returncode == 0  # its own command's
+    told = json.loads(out)
+    (problem,) = told["problems"]
+    assert said in problem
+    assert not told["complete"]
+    assert gather(tmp_path / "out").problems == (problem,)
+    assert "sum of 1 node" in plain(gather_verb.page(gather(tmp_path / "out")))
+
+
+@linux
+def test_of_a_first_that_fails_what_others_had_ended_with_by_then_is_told_as_well(rank: Rank, tmp_path: Path) -> None:
+    reader = rank(0, "sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; exit 3")
+    assert rank(1, "sh", "-c", "exit 5").wait() == 5
+    (tmp_path / "go").touch()
+    assert reader.wait() == 3
+    said = [problem.partition(": ")[2] for problem in gather(tmp_path / "out").problems]
+    assert said == [f"the command of rank {n} ended with status {status}" for n, status in ((0, 3), (1, 5))]
 
 
 LISTENER = """

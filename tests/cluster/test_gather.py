@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,18 @@ def node(i: int, **other: Any) -> NodeEnergy:
     return dataclasses.replace(NODE, **{"host": f"n{i}", "node": f"boot{i}", **other})
 
 
-def write(folder: Path, energy: NodeEnergy, launch: Launch = JOB, *, about: str = "./solve", status: int = 0) -> Path:
+def write(
+    folder: Path,
+    energy: NodeEnergy,
+    launch: Launch = JOB,
+    *,
+    about: str = "./solve",
+    status: int = 0,
+    failed: Sequence[tuple[int | None, int | None]] = (),
+) -> Path:
     machine = Machine(energy.host, energy.node, 8)
     file = NodeFile(folder, machine, launch, about, energy.begin_s)
-    file.finish(energy, status)
+    file.finish(energy, status, failed)
     return file.path
 
 
@@ -439,7 +448,28 @@ def test_a_shared_node_and_a_failed_command_are_told(tmp_path: Path) -> None:
         write(tmp_path, node(i, shared=i == 1), status=9 * (i == 2))
     job = gather(tmp_path)
     assert any("n1: the job has not all CPUs" in w for w in job.known.warnings)
-    assert job.problems == ("n2: the command ended with status 9",)
+    assert job.problems == ("n2: the command of rank 0 ended with status 9",)
+
+
+def test_of_every_rank_that_did_not_end_well_it_is_told_how(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path, node(i), dataclasses.replace(JOB, rank=2 * i), failed=[(2 * i + 1, 5)] if i == 3 else [])
+    assert gather(tmp_path).problems == ("n3: the command of rank 7 ended with status 5",)
+    assert not gather(tmp_path).complete
+    several = tmp_path / "several"
+    failed = [*((r, 5) for r in range(40, 0, -1)), (41, 137), (42, None), (None, 3)]
+    for i in range(4):
+        write(several, node(i), status=5 * (i == 0), failed=failed if i == 0 else [])
+    assert gather(several).problems == (
+        f"n0: the command of ranks {', '.join(map(str, range(20)))} and 21 more ended with status 5",
+        "n0: the command of rank 41 ended with status 137",
+        "n0: how the command of rank 42 ended is not known, nor whether its energy is all in: its pmtpy run was killed",
+        "n0: the command ended with status 3",
+    )
+    path = write(tmp_path / "odd", node(0))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "failed": [7]}))
+    with pytest.raises(FileFormatError):
+        read_node(path)
 
 
 def test_a_folder_that_is_none_or_holds_nothing_is_refused(tmp_path: Path) -> None:
