@@ -49,6 +49,9 @@ _LACKING = (
     "{} of {} processes that the launcher started on this node began no command under pmtpy run while it was measured; "
     "what they used is in its energy for that time alone"
 )
+_TWICE = (
+    "measured by 'pmtpy run' of another job at the same time: what the node used then is in both, so do not add them"
+)
 _CUT = "it was asked to end while other processes of the node ran: what was used from then on is not in its energy"
 _ASKED = (
     "it was asked to end by a signal, and was killed, or still runs: what was used from then on is not in its energy"
@@ -228,6 +231,8 @@ class _Measured:
         if self._others.lacking:
             lacking = _LACKING.format(self._others.lacking, launch.local_size)
             energy = replace(energy, warnings=(*energy.warnings, lacking))
+        if self._others.of_another_job and not energy.virtual:  # each process has a virtual sensor of its own
+            energy = replace(energy, warnings=(*energy.warnings, _TWICE))
         apart = _apart(self._sensors, launch, self._others.told)
         return replace(energy, joules=None, why=apart) if apart else energy
 
@@ -259,7 +264,9 @@ class _Job:
             whole = _all_there(mine, launch) or launch.in_front  # nobody is beside it to come
             if whole or now_ns >= end_ns or _all_there([*mine, *of_wrong_clocks(found, own, self._earlier)], launch):
                 others = [] if whole else of_another_time(found, own)
-                return add_up([*mine, *others], [p for p in problems if "written to its end" not in p])
+                ours = {f.path for f in mine}
+                beside = [f for f in found if f.path not in ours]
+                return add_up([*mine, *others], [p for p in problems if "written to its end" not in p], beside)
             # A large folder on a shared file system is slow to list: nine tenths of the time it is left alone.
             self._args.stop.rest(max(_LOOK_S, 9 * (now_ns - begin_ns) / NS_PER_S))
             begin_ns = HOST_CLOCK.now_ns()

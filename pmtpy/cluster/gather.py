@@ -53,7 +53,8 @@ def gather(folder: Path, *, job: str | None = None) -> JobEnergy:
             " makes one"
         )
         raise TargetError(msg)
-    return add_up(_of_one_job(folder, found, job), problems)
+    ours = _of_one_job(folder, found, job)
+    return add_up(ours, problems, beside=[f for f in found if f.job != ours[0].job])
 
 
 class ResultFolder:
@@ -175,8 +176,8 @@ def _named(jobs: set[str]) -> str:
     return ", ".join(repr(j) for j in sorted(jobs))
 
 
-def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
-    """Add up what was read of one job."""
+def add_up(found: Sequence[Found], problems: Sequence[str] = (), beside: Sequence[Found] = ()) -> JobEnergy:
+    """Add up what was read of one job; ``beside``: of others, whose energy may in part be the same."""
     wrong = [*problems]
     abouts = sorted({f.about for f in found})
     if len(abouts) > 1:
@@ -193,7 +194,39 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = ()) -> JobEnergy:
     _cover(found, energies, missing, wrong)
     wrong += [f"{f.host}: {f.why}" for f in ended if f.why]
     wrong += [f"{f.host}: {said}" for f in ended for said in _failed(f)]
-    return JobEnergy(abouts[0], energies, missing, wrong)
+    return JobEnergy(abouts[0], _told_of_the_same(energies, beside), missing, wrong)
+
+
+def _told_of_the_same(energies: Sequence[NodeEnergy], beside: Sequence[Found]) -> list[NodeEnergy]:
+    """Warn of results whose energy is in part the same: those of one node whose times overlap."""
+    others: dict[str, list[Found]] = {}
+    for f in beside:
+        if f.energy is not None and f.energy.joules is not None:
+            others.setdefault(f.node, []).append(f)
+    same = {
+        (e.node, _called(f)): seconds
+        for e in energies
+        for f in others.get(e.node, ())
+        if e.joules is not None and f.energy is not None and (seconds := _overlap_s(e, f.energy)) > 0.0
+    }
+    if not same:
+        return list(energies)
+    names = sorted({name for _, name in same})
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    said = (
+        f"measured by another job of the folder as well, for up to {max(same.values()):.4g} s of the same time: what "
+        f"the node used then is in both, so do not add them ({', '.join(names[:_MOST_NAMED])}{more})"
+    )
+    nodes = {node for node, _ in same}
+    return [replace(e, warnings=(*e.warnings, said)) if e.node in nodes else e for e in energies]
+
+
+def _called(f: Found) -> str:
+    return repr(f.job or f.about)
+
+
+def _overlap_s(a: NodeEnergy, b: NodeEnergy) -> float:
+    return min(a.end_s, b.end_s) - max(a.begin_s, b.begin_s)
 
 
 def _failed(f: Found) -> list[str]:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -427,6 +428,54 @@ def test_of_a_first_that_fails_what_others_had_ended_with_by_then_is_told_as_wel
     assert reader.wait() == 3
     said = [problem.partition(": ")[2] for problem in gather(tmp_path / "out").problems]
     assert said == [f"the command of rank {n} ended with status {status}" for n, status in ((0, 3), (1, 5))]
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Iterator[Path]:
+    """A machine with a counter that shows 100 W, for whoever reads it."""
+    zone = tmp_path / "sys/class/powercap/intel-rapl:0"
+    zone.mkdir(parents=True)
+    for name, text in (("name", "package-0"), ("max_energy_range_uj", "262143328850"), ("energy_uj", "0" * 14)):
+        (zone / name).write_text(f"{text}\n")
+    ended = threading.Event()
+
+    def move() -> None:
+        with (zone / "energy_uj").open("r+b", buffering=0) as file:
+            while not ended.wait(0.001):
+                os.pwrite(file.fileno(), b"%014d\n" % (time.monotonic_ns() // 10 % 10**14), 0)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    yield tmp_path / "sys"
+    ended.set()
+    mover.join()
+
+
+@linux
+@pytest.mark.parametrize("folders", [("out", "out"), ("out", "other")])
+def test_of_two_jobs_that_share_a_node_each_says_that_the_other_has_its_energy(
+    folders: tuple[str, str], sysfs: Path, started: Started, tmp_path: Path
+) -> None:
+    runs = []
+    for number, folder in enumerate(folders):
+        ompi = dict(each.split("=") for each in OPEN_MPI.format(0, 1).split()) | {"OMPI_COMM_WORLD_SIZE": "1"}
+        env = {**ompi, "PMIX_NAMESPACE": f"{tmp_path}/{number}", "PMT_SYSFS_ROOT": str(sysfs)}
+        words = f"touch running{number}; while [ ! -e go{number} ]; do sleep 0.02; done"
+        command = ("run", "--mpi", "--json", "--into", folder, "-s", "rapl", "--", "sh", "-c", words)
+        runs.append(started(*command, env=env))
+        wait_for((tmp_path / f"running{number}").exists)
+    said = []
+    for number in (1, 0):  # the first runs while the second is reported, whose result the first then finds
+        (tmp_path / f"go{number}").touch()
+        out, errors = runs[number].communicate()
+        assert runs[number].returncode == 0, errors
+        said.append(json.loads(out)["known"]["warnings"])
+    assert all(sum("measured by 'pmtpy run' of another job at the same time" in w for w in each) == 1 for each in said)
+    of_the_folder = [w for w in said[1] if "measured by another job of the folder as well" in w]
+    assert len(of_the_folder) == (folders[0] == folders[1])
+    if of_the_folder:  # the second is within the first
+        (within,) = gather(tmp_path / "out", job=f"{tmp_path}/1").values()
+        assert f"for up to {within.end_s - within.begin_s:.4g} s of the same time" in of_the_folder[0]
 
 
 LISTENER = """

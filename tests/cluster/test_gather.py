@@ -451,6 +451,32 @@ def test_a_shared_node_and_a_failed_command_are_told(tmp_path: Path) -> None:
     assert job.problems == ("n2: the command of rank 0 ended with status 9",)
 
 
+def test_energy_that_two_jobs_of_a_folder_both_have_is_told_with_its_time(tmp_path: Path) -> None:
+    one, other = Launch("slurm", "7.1", 0, 2, 0, 1, 2, "n[0-1]"), Launch("slurm", "7.2", 0, 2, 0, 1, 2, "n[0-1]")
+    for i in range(2):
+        write(tmp_path, node(i), one)  # from 1000 to 1010 s
+        write(tmp_path, node(i, begin_s=1007.5 + i, end_s=1030.0, seconds=22.5 - i), other)
+    behind = Launch("slurm", "7.3", 0, 2, 0, 1, 2, "n[0-1]")
+    for i in range(2):
+        write(tmp_path, node(i, begin_s=1030.0, end_s=1040.0), behind)
+    both = gather(tmp_path, job="7.1")
+    assert both.complete
+    (said,) = both.known.warnings
+    assert said.startswith("n0, n1: measured by another job of the folder as well, for up to 2.5 s of the same time")
+    assert said.endswith("so do not add them ('7.2')")
+    assert not gather(tmp_path, job="7.3").known.warnings
+    write(tmp_path, node(1, begin_s=900.0, end_s=1009.0), Launch("slurm", "8"), about="./other")
+    assert any("for up to 9 s" in w and "('7.2', '8')" in w for w in gather(tmp_path, job="7.1").known.warnings)
+
+
+def test_who_has_no_energy_or_another_node_has_none_in_common(tmp_path: Path) -> None:
+    for i, job in enumerate("abcd"):
+        unknown = {"joules": None, "why": "no sensor"} if job == "c" else {}
+        write(tmp_path, node(0 if job == "c" else i, **unknown), Launch("slurm", job))
+    NodeFile(tmp_path, Machine("n0", "boot0", 8), Launch("slurm", "e"), "./solve", 1000.0)  # killed, or still runs
+    assert not gather(tmp_path, job="a").known.warnings
+
+
 def test_of_every_rank_that_did_not_end_well_it_is_told_how(tmp_path: Path) -> None:
     for i in range(4):
         write(tmp_path, node(i), dataclasses.replace(JOB, rank=2 * i), failed=[(2 * i + 1, 5)] if i == 3 else [])
