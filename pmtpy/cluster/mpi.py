@@ -24,7 +24,7 @@ from pmtpy.cluster.visible import differ, limits, numbered
 from pmtpy.core import arguments
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import BackendUnavailableError, CoverageError, PmtError, SinkError, TargetError, WorkFailedError
-from pmtpy.io.origin import Launch, Machine, launch_of, this_machine
+from pmtpy.io.origin import NODE, Launch, Machine, launch_of, this_machine
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.pool import check_targets, watching
 from pmtpy.regions.region import Region
@@ -126,6 +126,8 @@ class MpiRegion(Mapping[str, NodeEnergy]):
         self._begin_ns = HOST_CLOCK.now_ns()
         if self._region is not None:
             self._region.__enter__()
+        if self._barrier:  # whoever leaves the first early, on a node with more ranks than cores, waits to be measured
+            self._place.node.Barrier()
         return self
 
     def __exit__(
@@ -224,7 +226,8 @@ class MpiRegion(Mapping[str, NodeEnergy]):
             if self._region is not None and not why:
                 waiting = self._waiting
                 node = node_energy(self._region, place.machine, place.launch, waiting=waiting, ranks=place.ranks)
-                return replace(node, warnings=(*node.warnings, *_beyond(ranks)))
+                beyond = [] if self._barrier else _beyond(ranks)
+                return replace(node, warnings=(*node.warnings, *beyond, *_besides(place)))
         except Exception as error:  # noqa: BLE001
             why = f"its energy cannot be evaluated: {error!r}"
         return unknown_node(place.machine, place.launch, why, place.ranks)
@@ -241,7 +244,7 @@ def _apart(ranks: Sequence[_Told]) -> str:
 
 
 def _beyond(ranks: Sequence[_Told]) -> list[str]:
-    """Warn where ranks of a node were inside before or after the one that read; with barriers none is."""
+    """Warn where ranks of a node were inside before or after the one that read; with barriers none works then."""
     reader = ranks[0]
     before_ns = reader.begin_ns - min(r.begin_ns for r in ranks)
     after_ns = max(r.end_ns for r in ranks) - reader.end_ns
@@ -250,6 +253,18 @@ def _beyond(ranks: Sequence[_Told]) -> list[str]:
     said = (
         f"without barriers: ranks of the node were inside for {before_ns / 1e9:.3g} s before rank {reader.rank}, which"
         f" reads, and for {after_ns / 1e9:.3g} s after it; what was used then is not in its energy"
+    )
+    return [said]
+
+
+def _besides(place: _Place) -> list[str]:
+    """Warn where the communicator has not all processes of the node."""
+    own, started = len(place.ranks), place.launch.local_size or 0
+    if NODE in os.environ or own >= started:  # a name that is given is not the launcher's
+        return []
+    said = (
+        f"the communicator has {own} of {started} processes that the launcher started on the node: what the others use "
+        "is in its energy as well, so do not add that of another communicator"
     )
     return [said]
 

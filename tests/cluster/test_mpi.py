@@ -182,12 +182,14 @@ class TwoRanks:
 
     rank = 0
 
-    def __init__(self, other: _Told) -> None:
-        self._other = other
+    def __init__(self, other: _Told, *, local_size: int | None = None, late_s: float = 0.0) -> None:
+        self._other, self._late_s = other, late_s
+        self._launch = Launch(local_size=local_size)
 
     def Get_attr(self, _key: object) -> _Place:  # noqa: N802  (as mpi4py calls it)
         alone = SimpleNamespace(gather=lambda own: [own])
-        return _Place(self, self, alone, Machine("here", "here", 1), Launch(), (0, 1))
+        node = SimpleNamespace(gather=self.gather, Barrier=lambda: time.sleep(self._late_s))
+        return _Place(self, node, alone, Machine("here", "here", 1), self._launch, (0, 1))
 
     def Barrier(self) -> None:  # noqa: N802  (as above)
         """Wait for nobody."""
@@ -199,13 +201,39 @@ class TwoRanks:
         return told
 
 
+@pytest.fixture
+def without_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library, where a communicator is one of :class:`TwoRanks`."""
+    ready = {"Intracomm": TwoRanks, "COMM_NULL": None, "Is_initialized": lambda: True, "Is_finalized": lambda: False}
+    monkeypatch.setattr("pmtpy.cluster.mpi._key", lambda _library: 0)
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace(**ready))
+
+
+SAME = _Told(1, None, ("rapl:virtual",), (), 0, 0)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_no_rank_of_a_node_begins_before_it_is_measured() -> None:
+    with pmt.create("rapl:virtual") as sensor, pmt.mpi.region("solve", TwoRanks(SAME, late_s=0.05), sensor) as region:
+        pass
+    assert region["here"].seconds >= 0.1, "the barriers of the node at either end are within"
+
+
+@pytest.mark.usefixtures("without_mpi")
+@pytest.mark.parametrize(("started", "said"), [(None, 0), (2, 0), (3, 1)])
+def test_that_other_processes_of_the_node_are_in_its_energy_is_said(started: int | None, said: int) -> None:
+    ranks = TwoRanks(SAME, local_size=started)
+    with pmt.create("rapl:virtual") as sensor, pmt.mpi.region("solve", ranks, sensor) as region:
+        time.sleep(0.02)
+    about = "the communicator has 2 of 3 processes that the launcher started on the node"
+    assert sum(w.startswith(about) for w in region["here"].warnings) == said
+
+
+@pytest.mark.usefixtures("without_mpi")
 def test_a_gpu_by_number_is_found_among_the_rails_of_a_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (extra nvml)")
     driver = VirtualDriver(make_world("constant:100", clock=HOST_CLOCK), [make_gpu("h100", 0)])
     monkeypatch.setitem(sys.modules, "pynvml", private_pynvml(driver))
-    ready = {"Intracomm": TwoRanks, "COMM_NULL": None, "Is_initialized": lambda: True, "Is_finalized": lambda: False}
-    monkeypatch.setattr("pmtpy.cluster.mpi._key", lambda _library: 0)
-    monkeypatch.setitem(sys.modules, "mpi4py.MPI", SimpleNamespace(**ready))
     for name in limits(os.environ):
         monkeypatch.delenv(name.partition("=")[0])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
