@@ -22,6 +22,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pmtpy.cli.common import say
+from pmtpy.io.origin import launch_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -91,7 +92,7 @@ def run_command(
     # What we were given is the command's: a launcher of MPI, or make, speaks to it through a descriptor of its own.
     # What we opened ourselves it does not inherit (PEP 446).
     # Before the command exists, or a signal then would end us alone.
-    with _PassedOn(asked, to_group=apart) as passed_on:
+    with _PassedOn(asked, _witness_for(apart=apart), to_group=apart) as passed_on:
         try:
             if not apart:
                 child = subprocess.Popen(words, stdout=stdout, close_fds=False)
@@ -165,10 +166,9 @@ def _running(group: int) -> list[str]:
 class _PassedOn:
     """Passes signals that reach us on to the command's process group; those that come too early wait for it."""
 
-    def __init__(self, asked: Callable[[], None] | None, *, to_group: bool) -> None:
+    def __init__(self, asked: Callable[[], None] | None, witness: _Witness | None, *, to_group: bool) -> None:
         self._kill = os.killpg if to_group else os.kill
-        self._witnessed = not to_group  # in our own group, what is told to all of it must not reach the command twice
-        self._witness: _Witness | None = None
+        self._witness = witness  # of what the command has heard by itself, and must not hear twice
         self._asked = asked  # called once, by the first that asks to end
         self.any = False  # whether there was one that the command did not get by itself
         self._group: int | None = None
@@ -192,8 +192,8 @@ class _PassedOn:
         self._group = group
         for number in self._early:
             self._pass_on(number, None)
-        if self._witnessed:
-            self._witness = _Witness()
+        if self._witness is not None:
+            self._witness.begin()
 
     def __enter__(self) -> Self:
         # What is switched off (nohup) stays so, and the command inherits it.
@@ -209,23 +209,37 @@ class _PassedOn:
             self._witness.close()
 
 
+def _witness_for(*, apart: bool) -> _Witness | None:
+    """Return who hears what the command hears besides us.
+
+    In our own group that is what the group is told. Apart from us it is nothing, but where the whole job is told: there
+    it may be passed on late, since whoever does that waits before he kills (``KillWait`` of Slurm, 30 s).
+    """
+    return _Witness(apart=apart) if not apart or launch_of(os.environ).tells_all else None
+
+
 class _Witness:
-    """A process in our group that does nothing and hears what all of it hear: it is ended by a signal that ends.
+    """A process that does nothing and hears what the command hears by itself: it is ended by a signal that ends.
 
     A terminal, Slurm, the daemons of MPICH and Open MPI, and torchrun tell a signal to each process of a group or a
     step, while ``kill``, and older versions of torchrun, tell it to us alone; the signal itself does not say which.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool) -> None:
+        self._apart = apart  # from our group, and from that of the command, which we tell what we pass on
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def begin(self) -> None:
+        """Let it listen."""
         self._process = self._begun()
 
-    @staticmethod
-    def _begun() -> subprocess.Popen[bytes] | None:
+    def _begun(self) -> subprocess.Popen[bytes] | None:
         with contextlib.suppress(OSError):  # there is no such program, or no room for it: then nobody is known to hear
             # It waits for the end of its input, which comes however we end.
             return subprocess.Popen(
-                ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
-            )
+                ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+                start_new_session=self._apart,
+            )  # fmt: skip
         return None
 
     def heard(self, number: int) -> bool:

@@ -54,6 +54,11 @@ class Launch:
         """Whether no launcher started this process, but it stands in front of one: in the script or shell of a job."""
         return bool(self.scheduler) and self.rank is None
 
+    @property
+    def tells_all(self) -> bool:
+        """Whether who ends the job tells every process of it, of whatever group: so does slurmstepd of Slurm 22.05."""
+        return self.scheduler == "slurm"
+
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
         return asdict(self)

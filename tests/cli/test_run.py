@@ -536,6 +536,35 @@ def test_what_is_told_to_the_process_that_measures_alone_its_command_hears_as_we
     assert listening.wait(240) == 0
 
 
+@pytest.fixture
+def in_a_batch(started: Started, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """The script of a batch of Slurm, whose command is in a group of its own and writes down what it hears."""
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}
+    child = started("run", *RAPL, "--", sys.executable, "-c", LISTENER, env=job, start_new_session=True)
+    wait_for(lambda: heard_in(tmp_path)[:1] == ["ready"])
+    yield child
+    for pid in below(child.pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_what_slurm_tells_to_every_process_of_a_job_a_command_apart_hears_once(
+    number: signal.Signals, in_a_batch: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    child = in_a_batch
+    for _ in range(2):
+        wait_for(lambda: len(below(child.pid)) == 2)
+        before = below(child.pid)
+        for pid in (child.pid, *before):  # of three groups
+            os.kill(pid, number)
+        wait_for(lambda before=before: before != below(child.pid))  # type: ignore[misc]
+    wait_for(lambda: len(below(child.pid)) == 2)
+    child.send_signal(signal.SIGUSR2)  # to it alone: that is passed on
+    assert child.wait(240) == 0
+    assert heard_in(tmp_path) == ["ready", *[number.name] * 2, "SIGUSR2"]
+
+
 @linux
 def test_of_one_that_is_killed_nothing_is_left_but_its_command(
     listening: subprocess.Popen[str], tmp_path: Path
@@ -546,6 +575,17 @@ def test_of_one_that_is_killed_nothing_is_left_but_its_command(
     wait_for(lambda: not witnesses(listening.pid))
     os.killpg(listening.pid, signal.SIGUSR2)
     wait_for(lambda: heard_in(tmp_path) == ["ready", "SIGUSR2"])
+
+
+def below(parent: int) -> list[int]:
+    """The processes that one has started and that run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, ppid, *_ = stat.read_text("utf-8", "replace").rpartition(") ")[2].split()
+            if int(ppid) == parent and state not in "ZX":
+                found.append(int(stat.parent.name))
+    return sorted(found)
 
 
 def witnesses(group: int) -> list[str]:
