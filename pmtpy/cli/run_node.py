@@ -53,6 +53,10 @@ _TWICE = (
     "measured by 'pmtpy run' of another job at the same time: what the node used then is in both, so do not add them"
 )
 _CUT = "it was asked to end while other processes of the node ran: what was used from then on is not in its energy"
+_FAILED_FIRST = (
+    "the command of the process that measures failed while others of the node ran: what they used from then on is not "
+    "in its energy, and how they ended is not known"
+)
 _ASKED = (
     "it was asked to end by a signal, and was killed, or still runs: what was used from then on is not in its energy"
 )
@@ -187,7 +191,7 @@ class _Measured:
         where: tuple[Machine, Launch],
     ) -> None:
         self._args, self._file, self._others = args, file, others
-        self._sensors, self._where = sensors, where
+        self._sensors, self._where, self._went_on = sensors, where, False
         self._whole, self._until = (
             Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True) for _ in range(2)
         )
@@ -205,7 +209,9 @@ class _Measured:
                 args.command, divert_stdout=divert, started=progress.watch, in_our_group=True, asked=self._asked
             )
             self._until.abandon()
-            if not ended.status:  # a launcher that sees it fail may end the others
+            if ended.status:  # a launcher that sees it fail may end the others, and us
+                self._went_on = self._others.run()
+            else:
                 while self._others.run():
                     if args.stop.asked:
                         cut = _CUT
@@ -228,11 +234,13 @@ class _Measured:
             energy = node_energy(region, machine, launch)
         except PmtError as error:
             return unknown_node(machine, launch, str(error))
-        if self._others.lacking:
-            lacking = _LACKING.format(self._others.lacking, launch.local_size)
-            energy = replace(energy, warnings=(*energy.warnings, lacking))
-        if self._others.of_another_job and not energy.virtual:  # each process has a virtual sensor of its own
-            energy = replace(energy, warnings=(*energy.warnings, _TWICE))
+        twice = self._others.of_another_job and not energy.virtual  # each process has a virtual sensor of its own
+        said = {
+            _LACKING.format(self._others.lacking, launch.local_size): self._others.lacking,
+            _TWICE: twice,
+            _FAILED_FIRST: self._went_on,
+        }
+        energy = replace(energy, warnings=(*energy.warnings, *(text for text, so in said.items() if so)))
         apart = _apart(self._sensors, launch, self._others.told)
         return replace(energy, joules=None, why=apart) if apart else energy
 

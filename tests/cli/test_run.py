@@ -428,6 +428,18 @@ def test_of_a_first_that_fails_what_others_had_ended_with_by_then_is_told_as_wel
     assert reader.wait() == 3
     said = [problem.partition(": ")[2] for problem in gather(tmp_path / "out").problems]
     assert said == [f"the command of rank {n} ended with status {status}" for n, status in ((0, 3), (1, 5))]
+    assert not any("others of the node ran" in w for w in of_node(tmp_path)["warnings"])
+
+
+@linux
+def test_of_a_first_that_fails_it_is_said_that_what_others_use_further_on_is_not_in(rank: Rank, tmp_path: Path) -> None:
+    reader = rank(0, "sh", "-c", "while [ ! -e running ]; do sleep 0.02; done; exit 3")
+    other = rank(1, "sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done")
+    assert reader.wait() == 3
+    (tmp_path / "go").touch()
+    assert other.wait() == 0
+    said = "the command of the process that measures failed while others of the node ran"
+    assert sum(w.startswith(said) for w in of_node(tmp_path)["warnings"]) == 1
 
 
 @pytest.fixture
