@@ -189,7 +189,7 @@ def test_recordings_that_hold_nothing_of_what_was_asked_say_so(pmtpy: Pmtpy, tmp
     (tmp_path / "own.csv").write_text("time,elapsed,marker,lost,total_W\n" + rows)
     (tmp_path / "none.csv").write_text("time,elapsed,marker,lost,total_W\n")
     for words, said in {
-        "plot other.csv": "make a CSV with the columns time, elapsed, marker, lost, total_W (marker empty, lost 0)",
+        "plot other.csv": "total_W (time in Unix seconds, elapsed in seconds, marker empty, lost 0)",
         "plot own.csv --from 10s": "no power over time in own.csv, or in the part that was asked for",
         "characterise own.csv --from 10s": "own.csv has no rows, or no rows in the part that was asked for",
         "characterise none.csv": "none.csv has no rows",

@@ -152,7 +152,7 @@ def _reader_of(recording: Recording) -> Reader:
             _beside(recording.path)
             or _saved_anew(recording.head, recording.first_line())
             or f"is not a recording of power that pmtpy knows; {known}. Of another tool's, make a CSV with the columns "
-            f"{', '.join(FIXED)}, total_W (marker empty, lost 0)"
+            f"{', '.join(FIXED)}, total_W (time in Unix seconds, elapsed in seconds, marker empty, lost 0)"
         )
     msg = f"{recording.path} {msg}"
     raise FileFormatError(msg)
