@@ -172,14 +172,25 @@ class _PassedOn:
         self._asked = asked  # called once, by the first that asks to end
         self.any = False  # whether there was one that the command did not get by itself
         self._group: int | None = None
-        self._early: list[int] = []
+        self._came: list[int] = []  # signals that nobody has seen to
+        self._busy = True  # while the command does not run yet, or one of them is seen to
         self._before: dict[int, Any] = {}
 
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        if self._group is None:
-            self._early.append(number)
-            return
-        if self._witness is None or not self._witness.heard(number):
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(number)
+        self._see_to_all()
+
+    def _see_to_all(self) -> None:
+        # A signal comes at any line: one by one, since for each the witness must be the one that listened then.
+        while self._came and not self._busy:
+            self._busy = True
+            while self._came:
+                number = self._came.pop(0)
+                self._see_to(number, heard=self._witness is not None and self._witness.heard(number))
+            self._busy = False
+
+    def _see_to(self, number: int, *, heard: bool) -> None:
+        if not heard and self._group is not None:
             self.any = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 self._kill(self._group, number)
@@ -190,15 +201,18 @@ class _PassedOn:
     def to(self, group: int) -> None:
         """Name the group; it gets what came before."""
         self._group = group
-        for number in self._early:
-            self._pass_on(number, None)
+        early, self._came = self._came, []
+        for number in early:
+            self._see_to(number, heard=False)
         if self._witness is not None:
             self._witness.begin()
+        self._busy = False
+        self._see_to_all()
 
     def __enter__(self) -> Self:
         # What is switched off (nohup) stays so, and the command inherits it.
         self._before = {
-            n: signal.signal(n, self._pass_on) for n in _PASSED_ON if signal.getsignal(n) is not signal.SIG_IGN
+            n: signal.signal(n, self._on_signal) for n in _PASSED_ON if signal.getsignal(n) is not signal.SIG_IGN
         }
         return self
 
@@ -244,14 +258,12 @@ class _Witness:
 
     def heard(self, number: int) -> bool:
         """Whether it has heard a signal that has just reached us."""
-        process, self._process = self._process, None  # who asks meanwhile finds nobody
+        process, status = self._process, None
         if process is None:
             return False
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             status = process.wait(_HEARD_S)
-        except subprocess.TimeoutExpired:
-            self._process = process
-            return False
+        # One that has heard nothing so far may hear it yet: by that it must not seem to have heard the next one.
         self._dismiss(process)
         self._process = self._begun()
         return status == -number
@@ -260,6 +272,7 @@ class _Witness:
     def _dismiss(process: subprocess.Popen[bytes]) -> None:
         if process.stdin is not None:
             process.stdin.close()
+        process.kill()  # it may have been stopped
         process.wait()
 
     def close(self) -> None:

@@ -525,13 +525,13 @@ def heard_in(folder: Path) -> list[str]:
 def test_what_a_launcher_tells_to_a_whole_group_its_command_hears_once(
     number: signal.Signals, listening: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    group = [number.name]
-    for _ in range(2):
-        wait_for(lambda: len(witnesses(listening.pid)) == 1)
+    group, before = [number.name], list[str]()
+    for i in range(2):  # another witness, once the command has heard: two signals that nobody has taken yet are one
+        wait_for(lambda old=before: len(now := witnesses(listening.pid)) == 1 and now != old)  # type: ignore[misc]
         before = witnesses(listening.pid)
         os.killpg(listening.pid, number)
-        wait_for(lambda before=before: before != witnesses(listening.pid))  # type: ignore[misc]
-    wait_for(lambda: len(witnesses(listening.pid)) == 1)
+        wait_for(lambda i=i: len(heard_in(tmp_path)) == 2 + i)  # type: ignore[misc]
+    wait_for(lambda: len(witnesses(listening.pid)) == 1 and witnesses(listening.pid) != before)
     listening.send_signal(signal.SIGUSR2)  # to it alone: that is passed on
     assert listening.wait(240) == 0
     assert heard_in(tmp_path) == ["ready", *group * 2, "SIGUSR2"]
@@ -564,14 +564,14 @@ def in_a_batch(started: Started, tmp_path: Path) -> Iterator[subprocess.Popen[st
 def test_what_slurm_tells_to_every_process_of_a_job_a_command_apart_hears_once(
     number: signal.Signals, in_a_batch: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    child = in_a_batch
-    for _ in range(2):
-        wait_for(lambda: len(below(child.pid)) == 2)
+    child, before = in_a_batch, list[int]()
+    for i in range(2):
+        wait_for(lambda old=before: len(now := below(child.pid)) == 2 and now != old)  # type: ignore[misc]
         before = below(child.pid)
-        for pid in (child.pid, *before):  # of three groups
+        for pid in (*before, child.pid):  # of three groups; the one that waits for the others last
             os.kill(pid, number)
-        wait_for(lambda before=before: before != below(child.pid))  # type: ignore[misc]
-    wait_for(lambda: len(below(child.pid)) == 2)
+        wait_for(lambda i=i: len(heard_in(tmp_path)) == 2 + i)  # type: ignore[misc]
+    wait_for(lambda: len(below(child.pid)) == 2 and below(child.pid) != before)
     child.send_signal(signal.SIGUSR2)  # to it alone: that is passed on
     assert child.wait(240) == 0
     assert heard_in(tmp_path) == ["ready", *[number.name] * 2, "SIGUSR2"]
