@@ -105,10 +105,12 @@ class Posterior:
     # of the interval's energy
     joules: float
     variance: float
-    # shape (m + 1,) and (m,); the cells, the power of each, the terms left out, and its scatter (:class:`Pace`)
+    # shape (m + 1,) and (m,); the cells, the power of each, the terms left out, and its scatter (:class:`Pace`), with
+    # the degrees of freedom of that
     bounds_s: Floats
     watts: Floats
     scatter: Floats
+    freedom: Floats
     unknowns: Floats  # shape (k,); of the terms
     spread: Floats  # shape (k, k); covariance of these
     rest: Floats  # shape (n,); what the terms do not show of each reading
@@ -385,6 +387,7 @@ class Readings:
             self.bounds_s,
             np.asarray(walked + found[cells] / self._root, np.float64),
             by.pace.scatter,
+            self._stretch.sums(by.pace.decided[1]),
             np.asarray(unknowns, np.float64),
             np.asarray(spread, np.float64),
             np.asarray(shown[:, 0] - shown[:, 1:] @ unknowns, np.float64),

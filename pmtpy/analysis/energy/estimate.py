@@ -291,7 +291,7 @@ def _by_stamps(found: Posterior, load: StampedLoad, gaps: tuple[str, ...], *, ro
         notes = (*notes, _ODD_DELAYS)
     parts = {
         # What the stamps do not explain may be ahead of its mean at the ends, as any power without stamps.
-        "edges": sum(ahead_of_mean(found, response, at) for at in region),
+        "edges": ahead_of_mean(found, response, region),
         "sampling": math.sqrt(load.unseen_w2(found) * (region[1] - region[0]) * response.period_s),
         "clock": load.delayed_j(found),
     }
