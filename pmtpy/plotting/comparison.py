@@ -20,7 +20,7 @@ from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError
 from pmtpy.plotting.decimate import envelope
-from pmtpy.plotting.style import LIGHT, Theme, drawable, dress
+from pmtpy.plotting.style import LIGHT, Theme, drawable, dress, letter_by_letter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +50,7 @@ def draw(
         from matplotlib.figure import Figure
     figure = Figure(figsize=(8.0, 7.4), layout="constrained")
     _fill(figure, found, traces, true_watts, theme)
+    letter_by_letter(figure)
     try:
         figure.savefig(path, dpi=_DPI, facecolor=theme.ground)
     except OSError as error:

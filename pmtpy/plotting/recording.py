@@ -30,7 +30,7 @@ from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, noted
 from pmtpy.plotting._smooth import smoothed
 from pmtpy.plotting.decimate import Envelope, are_means, interrupted, joined_spans, widened
 from pmtpy.plotting.overview import Overview
-from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends
+from pmtpy.plotting.style import LIGHT, EndLabel, Theme, dress, label_ends, letter_by_letter
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -151,6 +151,7 @@ def _figure(
     for ax, panel in zip(axes, panels, strict=True):
         dress(ax, theme)
         label_ends(ax, _end_labels(panel, theme))
+    letter_by_letter(figure)
     return figure
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _DASHES: tuple[Any, ...] = (
     "-",
@@ -59,6 +60,14 @@ DARK = Theme(
 def drawable(name: str) -> str:
     """Return the name of a file as text that every picture can hold: bytes that are no UTF-8 are written as such."""
     return os.fsencode(name).decode(errors="backslashreplace")
+
+
+def letter_by_letter(figure: Figure) -> None:
+    """Have the texts of a finished figure drawn as they are: between two dollar signs matplotlib reads a formula."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
 
 
 def theme_of(name: str) -> Theme:

@@ -65,6 +65,14 @@ def test_letters_of_panels_and_names_of_regions_do_not_overprint(
         assert not boxes[letter].overlaps(boxes[name])
 
 
+def test_a_name_with_dollar_signs_is_no_formula(tmp_path: Path) -> None:
+    t = np.arange(0.0, 12.0, 1e-2)
+    watts = np.where((t > 5.5) & (t < 8.0), 200.0, 60.0)
+    traces = [Trace(r"$\frac{$", t, watts), Trace("$5 and $6", t, 0.95 * watts)]
+    comparison.draw(compare(traces, one_clock=True, reference=r"$\frac{$"), traces, tmp_path / "both.png")
+    assert (tmp_path / "both.png").stat().st_size > 0
+
+
 def test_no_name_in_the_whole_stands_on_a_curve(drawn: Figure) -> None:
     drawn.draw_without_rendering()
     whole = drawn.axes[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import rc_context
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -310,6 +311,14 @@ def test_a_name_that_is_no_utf_8_is_drawn_as_its_bytes(
     assert capsys.readouterr().out == f"x.{suffix}\n"
     if suffix == "html":
         assert "b\\\\xe4d.csv" in Path("x.html").read_text(encoding="utf-8")
+
+
+def test_dollar_signs_are_dollar_signs_and_no_formula(tmp_path: Path) -> None:
+    marker = np.full(1000, "", object)
+    marker[[250, 500, 700]] = ["$^$ start", "$^$ end", r"$\frac{$"]  # formulas that matplotlib refuses to draw
+    with rc_context({"svg.fonttype": "none"}):  # its letters, not their outlines
+        plot({"cost $5 and $6": _table(marker=marker)}, tmp_path / "out.svg")
+    assert ">cost $5 and $6</text>" in (tmp_path / "out.svg").read_text(encoding="utf-8")
 
 
 def test_names_stand_at_the_ends_of_their_curves_and_do_not_overprint() -> None:
