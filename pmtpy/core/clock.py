@@ -20,6 +20,7 @@ from typing import Protocol
 from pmtpy.errors import TargetError
 
 NS_PER_S = 1_000_000_000
+LAST_UNIX_S = 2**63 / NS_PER_S  # in the year 2262: beyond, nanoseconds in 64 bits hold no instant
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"

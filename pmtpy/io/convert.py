@@ -20,6 +20,7 @@ import numpy as np
 
 from pmtpy._version import __version__
 from pmtpy.core.channel import EnergyMethod
+from pmtpy.core.clock import LAST_UNIX_S
 from pmtpy.core.nearest import nearest
 from pmtpy.core.rows import Frame
 from pmtpy.errors import FileFormatError, SinkError, TargetError
@@ -196,6 +197,7 @@ class _Conversion:
         self._judge = judge
         self._recording, self._into, self._draft, self._options = recording, into, draft, options
         self._interval_s, self._start_s = interval_s, start_s
+        self._unused: tuple[str, ...] = ()  # what was asked for and had no use
         self._thinner: Thinner | None = None
         self._header: Header | None = None
         self._frames: Frames | None = None
@@ -235,7 +237,7 @@ class _Conversion:
         if self._header.judge is not None and not self._into.live and ends > MOST_ENDS:
             lacks += (f"only regions among the first {MOST_ENDS} of {ends} begins, ends and marks have an uncertainty",)
         left = tuple(f"column {n} is left out: its unit is not known" for n in meaning.left_out)
-        return Converted(self._rows, self._lost, (*recording.notes, *left, *lacks))
+        return Converted(self._rows, self._lost, (*recording.notes, *left, *self._unused, *lacks))
 
     def _take(self, block: RowBlock, meaning: RecordedLayout) -> None:
         if self._frames is None:
@@ -284,11 +286,18 @@ class _Conversion:
         """Unix seconds at which ``elapsed`` is zero."""
         told = float(block.columns["time"][0]) - float(block.columns["elapsed"][0])
         if math.isfinite(told):
+            if self._start_s is not None:
+                self._unused = ("it says itself when it was recorded, so the start that was given is not used",)
             return told
         if self._start_s is None:
             msg = (
                 f"{self._recording.path} does not say when it was recorded (its times count from its own start);"
                 " say it with --start TIME (2026-01-31T12:00:00+00:00, or Unix seconds)"
+            )
+            raise TargetError(msg)
+        if not abs(self._start_s) < LAST_UNIX_S:
+            msg = (
+                f"no recording began at {self._start_s:g} Unix seconds (of these 1,769,860,800 is 2026-01-31T12:00:00Z)"
             )
             raise TargetError(msg)
         return self._start_s

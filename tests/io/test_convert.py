@@ -127,6 +127,33 @@ def test_a_log_without_a_clock_is_asked_for_its_beginning(tmp_path: Path) -> Non
     assert load(tmp_path / "log.csv")["time"].tolist() == [1_700_000_000.0, 1_700_000_001.0]
 
 
+def test_a_beginning_is_not_taken_for_a_recording_that_tells_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "log.pmt"
+    log.write_text("timestamp total\n1700000000.000 50.000\n1700000001.000 60.000\n")
+    made = convert(log, tmp_path / "log.csv", start_s=1_600_000_000.0)
+    assert any("says itself when" in note for note in made.notes)
+    assert load(tmp_path / "log.csv")["time"].tolist() == [1_700_000_000.0, 1_700_000_001.0]
+
+
+@pytest.mark.parametrize("source", ["log.csv", "log.ps3"])
+def test_rows_of_another_tool_that_come_fast_stay_apart_in_a_pmt_file(tmp_path: Path, source: str) -> None:
+    # 20 kHz, and nothing beside it that says so
+    rows = [(k * 50e-6, 10.0 + k) for k in range(40)]
+    log, n = tmp_path / source, len(rows)
+    if source == "log.csv":
+        head, line = "time,elapsed,marker,lost,total_W\n", "{0:.6f},{1:.6f},,0,{2}\n"
+    else:
+        head = "marker time dt_micro device_timestamp current0 voltage0 power0 power_total\n"
+        line = "S {1:.6g} 50 {3} 1 {2} {2} {2}\n"
+    text = [line.format(1.7e9 + t, t, w, round(t * 1e6) % 1024) for t, w in rows]
+    log.write_text(head + "".join(text))
+    convert(log, tmp_path / "log.pmt", start_s=None if source == "log.csv" else 1.7e9)
+    made = load(tmp_path / "log.pmt")
+    assert made["elapsed"].tolist() == pytest.approx([t for t, _ in rows], abs=1e-6)
+    # by the trapezoidal rule, as the log itself: from 10 W in steps of 1 W
+    assert made["total_J"].iloc[-1] == pytest.approx(50e-6 * (n - 1) * (10.0 + (n - 1) / 2), rel=1e-3)
+
+
 def test_of_a_broken_recording_nothing_is_written(tmp_path: Path) -> None:
     source = recording(tmp_path / "a.csv")
     lines = source.read_text().splitlines(keepends=True)
@@ -192,8 +219,8 @@ def test_the_verb_says_what_it_wrote_and_what_found_no_place(
     assert "No such file" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "noon", "nan"])
-def test_a_beginning_without_a_zone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "noon", "nan", "1796048621478", "9999-12-31T00:00:00Z"])
+def test_a_beginning_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     log = tmp_path / "log.pmt"
     log.write_text("timestamp total\n0.000 50.000\n1.000 60.000\n")
     assert main(["convert", str(log), str(tmp_path / "log.csv"), "--start", text]) == 2

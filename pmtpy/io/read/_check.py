@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.clock import LAST_UNIX_S
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read._recording import Recording
@@ -27,7 +28,6 @@ _ROUNDED = 2e-5  # relative; six significant digits are off by not more than 5e-
 _OTHERWISE = 0.1  # share of rows in which a total may be something else before it is no sum
 _APART_S = 1e-3  # between the two times of our own rows, which are of one clock
 UNIX_S = 1e8  # a time above this counts from 1970; no log is three years long
-_LAST_UNIX_S = 253_402_300_800.0  # the end of the year 9999: what calendars here can show
 
 
 def names(recording: Recording, found: Sequence[str]) -> None:
@@ -265,13 +265,13 @@ def agree(recording: Recording, time: Floats, elapsed: Floats, at: Ints, origin:
 
 
 def unix_time(recording: Recording, time: Floats) -> None:
-    """Refuse times that no calendar has.
+    """Refuse times that no recording can have.
 
     Raises FileFormatError: the first of them.
     """
-    if _within(time, -_LAST_UNIX_S, _LAST_UNIX_S):
+    if _within(time, -LAST_UNIX_S, LAST_UNIX_S):
         return
-    wrong = ~(np.abs(time) < _LAST_UNIX_S) & ~np.isnan(time)
+    wrong = ~(np.abs(time) < LAST_UNIX_S) & ~np.isnan(time)
     if wrong.any():
         raise recording.error(f"the time {time[wrong][0]:g} is no Unix time in seconds; correct or remove its line")
 

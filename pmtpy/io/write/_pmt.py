@@ -24,6 +24,7 @@ from pmtpy.io.write.file import Output
 
 _PMT_DECIMALS = 3
 _PMT_FINEST_S = 1e-3  # PMT itself never writes rows closer than a millisecond, so three decimals are enough for it
+_FINE_DECIMALS = 6
 
 
 class PmtSink:
@@ -33,7 +34,7 @@ class PmtSink:
         self._header = header
         self._absolute = how.absolute is not False
         self._start_ns: int | None = None
-        self._places = 6 if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
+        self._places = _FINE_DECIMALS if _row_spacing_s(header) < _PMT_FINEST_S else _PMT_DECIMALS
         own = [(name, (place,)) for place, name in enumerate(header.layout.names)]
         shown = how.columns if how.columns is not None else own if header.layout.has_total else own[1:]
         names = tuple(one_word(unbroken(name)) for name, _ in shown)
@@ -74,5 +75,5 @@ class PmtSink:
 
 
 def _row_spacing_s(header: Header) -> float:
-    refresh = [c.refresh_s for c in header.layout.channels if c.refresh_s]
-    return header.interval_s or float(np.min(refresh, initial=1.0))
+    """Return how close rows may be; 0 where nothing says it, as in logs of other tools."""
+    return header.interval_s or min((c.refresh_s for c in header.layout.channels if c.refresh_s), default=0.0)
