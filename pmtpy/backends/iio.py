@@ -56,7 +56,7 @@ class _IioSource(Source):
         name = optional_text(folder / "name") or "ina"
         shunt_s, bus_s = (number_of(folder, f"in_voltage{i}_integration_time") for i in (0, 1))
         notes = (*notes, *in_turn(name, shunt_s, bus_s))
-        self.identity = Identity(BACKEND, name, folder.name, notes=notes)
+        self.identity = Identity(BACKEND, name, folder.name, notes=notes, serial_is_place=True)
         # Older drivers call the register of the current unsigned, which it is not.
         self._buffer = Buffer(BACKEND, folder, node, (VOLTAGE, CURRENT), signed=(CURRENT,))
 

@@ -222,6 +222,9 @@ class Identity:
         True when the far side is emulated. Every result and file carries it.
     notes : tuple of str
         Plain warnings about the device: what was wrong, and what works nevertheless.
+    serial_is_place : bool
+        True when the device has no number of its own, and ``serial`` is where it is in its machine, such as an address
+        on a bus: another machine has another device there.
     """
 
     backend: str
@@ -230,6 +233,16 @@ class Identity:
     version: str = ""
     virtual: bool = False
     notes: tuple[str, ...] = ()
+    serial_is_place: bool = False
+
+    @property
+    def unproven(self) -> str:
+        """Why nothing tells this device from others of its model; empty where its serial number does."""
+        if not self.serial:
+            return f"{self.backend} {self.model} has no serial number"
+        if self.serial_is_place:
+            return f"{self.serial} is its place in this machine, where another machine has another device"
+        return ""
 
     @classmethod
     def read(cls, facts: Mapping[str, object]) -> Identity:
@@ -241,15 +254,15 @@ class Identity:
             raise ValueError("the identity of the device has no backend")
         texts = {name: facts.get(name, "") for name in ("backend", "model", "serial", "version")}
         wrong = {name: (value, "a text") for name, value in texts.items() if not isinstance(value, str)}
-        virtual, notes = facts.get("virtual", False), facts.get("notes", ())
-        if not isinstance(virtual, bool):
-            wrong["virtual"] = virtual, "true or false"
+        flags = {name: facts.get(name, False) for name in ("virtual", "serial_is_place")}
+        wrong |= {name: (value, "true or false") for name, value in flags.items() if not isinstance(value, bool)}
+        notes = facts.get("notes", ())
         if not isinstance(notes, (list, tuple)) or not all(isinstance(n, str) for n in notes):
             wrong["notes"] = notes, "a row of texts"
         for name, (value, kind) in wrong.items():
             msg = f"{name} of the device must be {kind}, not {reprlib.repr(value)}"
             raise ValueError(msg)
-        return cls(**texts, virtual=virtual, notes=tuple(notes))  # type: ignore[arg-type]
+        return cls(**texts, **flags, notes=tuple(notes))  # type: ignore[arg-type]
 
 
 def kind_of(name: str, *, product: bool) -> str:

@@ -19,7 +19,7 @@ from pmtpy.analysis.energy.live import known_responses
 from pmtpy.analysis.signal.clock_fit import zone_shift
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.analysis.signal.trace import PowerTrace
-from pmtpy.core.calibration.matching import refuse_stranger
+from pmtpy.core.calibration.matching import refuse_stranger, unproven
 from pmtpy.core.calibration.profile import RECORDED, Profile
 from pmtpy.core.channel import Identity
 from pmtpy.core.load_intervals import LoadIntervals
@@ -211,7 +211,10 @@ def _refuse_another(profile: Profile, table: pd.DataFrame, path: str, report: Ca
         if known.get("virtual") is None:
             known["virtual"] = profile.device.virtual
             report(f"note: nothing in {path} says whether its device is virtual; it is taken to be as the profile's")
-        refuse_stranger(profile, Identity.read(known))
+        device = Identity.read(known)
+        refuse_stranger(profile, device)
+        if why := unproven(profile, device):
+            report(f"note: {why}")
         return
     of = f"{profile.device.model}{' (virtual)' if profile.device.virtual else ''}".strip()
     report(f"note: nothing in {path} says of which device it is; it is taken for the profile's{of and f', {of}'}")

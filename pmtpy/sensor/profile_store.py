@@ -42,9 +42,9 @@ def save(profile: Profile) -> tuple[str, Profile | None]:
     Raises SinkError: the file cannot be written.
     """
     device = profile.device
-    if device.virtual or not device.serial:
-        why = "a virtual device" if device.virtual else f"{device.backend} {device.model}, which has no serial number"
-        msg = f"the profile is of {why}: it cannot be found again by the device; keep it in a file of its own"
+    if device.virtual or device.unproven:
+        why = "it is virtual" if device.virtual else device.unproven
+        msg = f"the profile cannot be found again by the device, since {why}; keep it in a file of its own"
         raise CalibrationError(msg)
     if profile.as_shown and not profile.response.shaped:
         msg = (
@@ -146,7 +146,7 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
     known = os.path.isabs(place) and os.path.isdir(place)  # noqa: PTH112, PTH117  (a service may have no home)
     if identity.virtual or not identity.serial or not known:
         return [], []
-    from pmtpy.core.calibration.matching import calibrate  # only who has profiles pays for them
+    from pmtpy.core.calibration.matching import calibrate, unproven  # only who has profiles pays for them
 
     kept: dict[str, dict[str, Profile]] = {}  # by channel and path
     notes: list[str] = []
@@ -163,6 +163,9 @@ def find(identity: Identity, channels: Sequence[Channel]) -> tuple[list[Profile]
             calibrate([profile], identity, channels)
         except (OSError, UnicodeDecodeError, CalibrationError) as error:
             notes.append(f"the profile {path} is left out: {error}")
+            continue
+        if why := unproven(profile, identity):  # machines may share this folder
+            notes.append(f"the profile {path} is left out: {why}; give it by hand (calibration=) if it was")
             continue
         kept.setdefault(profile.channel, {})[path] = profile
     profiles: list[Profile] = []

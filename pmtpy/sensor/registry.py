@@ -395,13 +395,14 @@ def _profile(path: str | os.PathLike[str]) -> Profile:
 
 
 def _fitted(given: list[Profile], source: Source, *, stored: bool) -> tuple[Calibration | None, list[str]]:
-    """Return the profiles to apply, those given or else those stored, and what is to be said of the stored ones."""
+    """Return the profiles to apply, those given or else those stored, and what is to be said of them."""
     profiles, notes = profile_store.find(source.identity, source.channels) if stored else ([], [])
     if not (given or profiles):
         return None, notes
-    from pmtpy.core.calibration.matching import calibrate  # only a calibrated sensor pays for it
+    from pmtpy.core.calibration.matching import calibrate, unproven  # only a calibrated sensor pays for it
 
     fitted = calibrate([*profiles, *given], source.identity, source.channels)
+    notes = [*notes, *(f"{p.channel}: {why}" for p in given if (why := unproven(p, source.identity)))]
     if any(profile.response.shaped for profile in fitted.profiles.values()):  # said here, not after what was measured
         require("scipy", "a calibration that undoes lag and window", "or go without it: calibration=none")
     return fitted, notes

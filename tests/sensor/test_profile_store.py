@@ -15,7 +15,7 @@ from pmtpy.backends._assumed_gain import GPU_U
 from pmtpy.backends.nvml import _published as published
 from pmtpy.backends.nvml.facts import Kind
 from pmtpy.core.calibration.curves import Affine
-from pmtpy.core.calibration.matching import Calibration
+from pmtpy.core.calibration.matching import Calibration, unproven
 from pmtpy.core.calibration.profile import Profile, applied_to
 from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.response import UNKNOWN, Number, Response
@@ -120,10 +120,31 @@ def test_a_profile_that_would_correct_nothing_takes_no_place(store: Path) -> Non
 
 
 def test_a_virtual_device_and_one_without_serial_are_not_stored(store: Path) -> None:
-    for device in (Identity("nvml", "X", "GPU-1", virtual=True), Identity("nvml", "X")):
+    chip = Identity("hwmon", "ina226", "1-0040", serial_is_place=True)
+    for device in (Identity("nvml", "X", "GPU-1", virtual=True), Identity("nvml", "X"), chip):
         with pytest.raises(CalibrationError, match="cannot be found again"):
             profile_store.save(_profile(device))
     assert not store.exists()
+
+
+def test_a_device_that_its_place_alone_tells_finds_no_profile_since_machines_may_share_the_folder(store: Path) -> None:
+    chip, power = Identity("hwmon", "ina226", "1-0040"), (Channel("power1", Quantity.POWER),)
+    path, _ = profile_store.save(_profile(chip, "power1"))  # as one was kept before places were told from numbers
+    assert profile_store.find(chip, power)[0]
+    found, (note,) = profile_store.find(replace(chip, serial_is_place=True), power)
+    assert not found
+    assert path in note
+    assert "1-0040 is its place in this machine" in note
+
+
+@pytest.mark.parametrize(
+    ("serial", "told"), [("", "has no serial number"), ("1-0040", "1-0040 is its place in this machine")]
+)
+def test_a_profile_says_where_nothing_shows_whose_it_is(serial: str, told: str) -> None:
+    here = Identity("hwmon", "ina226", serial, serial_is_place=bool(serial))
+    assert told in unproven(_profile(here, "power1"), here)
+    assert not unproven(_profile(_CARD), _CARD)
+    assert "names no serial number" in unproven(_profile(replace(_CARD, serial="")), _CARD)
 
 
 def test_an_opened_card_is_corrected_by_its_stored_profile_which_every_result_says(store: Path, tmp_path: Path) -> None:

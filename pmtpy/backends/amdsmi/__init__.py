@@ -147,7 +147,14 @@ def _open(device: str | None, clock: Clock, smi: Library, total: str | None, *, 
         said.append(f"no energy accumulator: the total is {registers.channels[0].name}, integrated")
     version = smi.details("amdsmi_get_lib_version")
     number = ".".join(str(version[k]) for k in ("major", "minor", "release") if k in version)
-    identity = Identity(BACKEND, measured.name or "AMD GPU", measured.uuid or measured.pci, number, notes=tuple(said))
+    identity = Identity(
+        BACKEND,
+        measured.name or "AMD GPU",
+        measured.uuid or measured.pci,
+        number,
+        notes=tuple(said),
+        serial_is_place=not measured.uuid,
+    )
     return SmiSource(clock, smi, measured, identity, registers)
 
 

@@ -65,7 +65,10 @@ def open_card(card: Card, domain: str, clock: Clock, why: str, notes: Sequence[s
         raise BackendUnavailableError(BACKEND, reason, "install ROCm's package amd-smi-lib")
     said = (*notes, f"read from {card.folder}, because {why}", "no energy counter: the total is integrated power")
     said += unstated_means(channels)
-    identity = Identity(BACKEND, card.gpu.name or "amdgpu", card.gpu.serial or card.gpu.pci, notes=said)
+    number = card.gpu.serial
+    identity = Identity(
+        BACKEND, card.gpu.name or "amdgpu", number or card.gpu.pci, notes=said, serial_is_place=not number
+    )
     return HwmonSource(clock, identity, channels, files)
 
 

@@ -63,6 +63,7 @@ class HwmonSource(PolledSource):
             chips[0].name,
             serial=chips[0].address if len(chips) == 1 else "",
             notes=notes,
+            serial_is_place=True,
         )
 
     def poll(self) -> Sequence[float] | Block:

@@ -102,6 +102,12 @@ def refuse_stranger(profile: Profile, here: Identity) -> None:
         raise CalibrationError(msg)
 
 
+def unproven(profile: Profile, here: Identity) -> str:
+    """Say why nothing shows that a profile was made of this very device; nothing where serial numbers show it."""
+    doubt = "" if here.virtual else here.unproven or ("" if profile.device.serial else "it names no serial number")
+    return doubt and f"nothing shows that the profile {profile.digest} was made of this very device: {doubt}"
+
+
 def _branch(version: str) -> str:
     """Driver branch: sensors changed their averaging between branches (525, 530, 535), not within one."""
     return version.partition(".")[0]

@@ -63,6 +63,13 @@ def test_power_is_read_from_the_file_that_the_card_has_and_named_as_what_it_is(
     source.close()
 
 
+def test_a_card_without_a_number_of_its_own_is_known_by_its_place(tree: Tree) -> None:
+    add_card(tree, 0, "03", power1_average=45000000)
+    assert (opened(tree).identity.serial, opened(tree).identity.serial_is_place) == ("serial0", False)
+    tree.remove("devices/pci0000:00/0000:03:00.0/unique_id")
+    assert (opened(tree).identity.serial, opened(tree).identity.serial_is_place) == ("0000:03:00.0", True)
+
+
 def test_the_power_of_an_apu_is_that_of_its_socket(tree: Tree) -> None:
     add_card(tree, 0, "03", power1_average=45000000)
     device = "devices/pci0000:00/0000:03:00.0"

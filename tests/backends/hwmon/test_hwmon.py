@@ -344,6 +344,7 @@ def test_a_chip_is_named_by_number_or_address(make: Callable[[str], Board], cloc
     for device in ("ina226/2", "ina226/1-0044"):
         source = open_board(board, clock, device)
         assert source.identity.serial == "1-0044"
+        assert source.identity.serial_is_place
         source.close()
     assert hwmon.discover(sysfs_root=board.tree.root).devices == ("ina226/0", "ina226/1", "ina226/2")
     for unclear in (None, "ina226"):

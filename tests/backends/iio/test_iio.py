@@ -40,6 +40,7 @@ def opened(chip: Chip, clock: ManualClock) -> Source:
 
 def test_conversions_bear_the_kernels_stamps_and_lost_ones_are_counted(chip: Chip, clock: ManualClock) -> None:
     source = opened(chip, clock)
+    assert (source.identity.serial, source.identity.serial_is_place) == (NAME, True)
     folder = chip.tree.root / iio.DEVICES / NAME
     assert (folder / "current_timestamp_clock").read_text() == "monotonic"
     assert (folder / "buffer/enable").read_text() == "1"
