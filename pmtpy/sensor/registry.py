@@ -402,7 +402,8 @@ def _fitted(given: list[Profile], source: Source, *, stored: bool) -> tuple[Cali
     from pmtpy.core.calibration.matching import calibrate, unproven  # only a calibrated sensor pays for it
 
     fitted = calibrate([*profiles, *given], source.identity, source.channels)
-    notes = [*notes, *(f"{p.channel}: {why}" for p in given if (why := unproven(p, source.identity)))]
+    doubts = [f"{p.channel}: {why}" for p in given if (why := unproven(p, source.identity))]
+    notes = [*notes, *doubts, *fitted.beside_total(source.channels)]
     if any(profile.response.shaped for profile in fitted.profiles.values()):  # said here, not after what was measured
         require("scipy", "a calibration that undoes lag and window", "or go without it: calibration=none")
     return fitted, notes

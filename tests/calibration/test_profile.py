@@ -221,6 +221,14 @@ def test_intervals_for_another_recording_hold_it_however_few_there_are() -> None
     assert of_another([0.95, 0.95], [0.01, 0.01]) == pytest.approx((0.95, 0.01))
 
 
+@pytest.mark.parametrize(("gain", "told"), [(0.95, False), (0.00103, True)])  # the latter by a meter in milliwatts
+def test_a_gain_that_can_hardly_be_is_told_when_the_profile_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, gain: float, told: bool
+) -> None:
+    assert isinstance(profile_of(tmp_path, *gains(gain)), Profile)
+    assert ("were sensor and meter in the same unit" in capsys.readouterr().err) == told
+
+
 def test_the_repeatability_of_a_single_recording_can_be_stated(tmp_path: Path) -> None:
     profile = profile_of(tmp_path, *gains(0.95), words=("--repeatability", "1"))
     assert isinstance(profile, Profile)

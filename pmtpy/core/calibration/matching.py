@@ -16,7 +16,7 @@ from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.presentation import amount
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import CalibrationError
 
 
@@ -43,6 +43,15 @@ class Calibration:
                 f"{profile.high:g} {channel.unit} as shown; there the calibration is extrapolated"
             )
         return f"{channel.name}: {'; '.join(said)}" if said else ""
+
+    def beside_total(self, channels: Sequence[Channel]) -> list[str]:
+        """Say of which profiles the total has nothing: it is made of other readings of the same parts."""
+        layout = Layout(tuple(channels))
+        counted = [c.name for c in channels if c.derivation is Derivation.DIRECT]  # the columns of a Block
+        left = [counted[i] for i in sorted(layout.beside_total) if counted[i] in self.profiles]
+        made_of = ", ".join(layout.names[i] for i in layout.in_total)
+        said = f"its profile changes nothing in the total, which is made of {made_of}"
+        return [f"{name}: {said}" for name in left] if made_of else []
 
     @property
     def digest(self) -> str:

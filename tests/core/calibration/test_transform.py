@@ -134,6 +134,15 @@ def test_a_profile_that_can_hardly_be_is_told_with_each_result(gain: float, offs
     assert calibration.warning(GPU, within)[: len(said) or None] == said
 
 
+def test_a_profile_of_which_the_total_has_nothing_is_told() -> None:
+    counter = Channel("counter", Quantity.ENERGY, domain="gpu/1")
+    power = replace(GPU, domain="gpu/1")
+    said = "gpu: its profile changes nothing in the total, which is made of counter"
+    assert calibrate([PROFILE], BOARD, [counter, power]).beside_total([counter, power]) == [said]
+    assert not calibrate([PROFILE], BOARD, [power]).beside_total([power])
+    assert not calibrate([PROFILE], BOARD, [GPU]).beside_total([GPU])  # there is no total
+
+
 def test_values_outside_the_range_are_counted_and_said() -> None:
     shown = np.array([10.0, 20.0, 350.0, 351.0])
     true = PROFILE.curve.true(shown)
