@@ -92,10 +92,13 @@ def _fill(
     rows["all"].set_title(
         f"against {drawable(found.reference)}, {clock}{virtual}", loc="left", fontsize=9, color=theme.ink
     )
-    handles, labels = rows["all"].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper center", fontsize=7.5, frameon=False, handlelength=3.4, labelcolor=theme.ink
-    )
+    lines = rows["all"].get_lines()
+    legend = figure.legend(
+        lines, [" "] * len(lines), loc="outside upper center", fontsize=7.5, frameon=False, handlelength=3.4,
+        labelcolor=theme.ink,
+    )  # fmt: skip
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set_text(str(line.get_label()))  # afterwards: a legend leaves out what begins with an underscore
     rows["left"].set_xlabel("time (s)" if zero == 0.0 else "time since the first row of the reference (s)", fontsize=9)
 
 
