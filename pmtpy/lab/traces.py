@@ -138,6 +138,7 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
         time_u_s=time_u_of(read.attrs["metadata"]),
         aged_s=aged_of(read.attrs["metadata"]),
         load=stamped_load(read),
+        virtual=read.attrs["virtual"] is True,
     )
 
 

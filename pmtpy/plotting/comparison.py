@@ -194,6 +194,8 @@ def _steps(trace: Trace) -> str:
 
 def _label(found: Comparison, trace: Trace) -> str:
     s, name = found[trace.name], drawable(trace.name)
+    if trace.virtual and "virtual" not in name:
+        name += " [VIRTUAL]"
     if s.name == found.reference:
         return f"{name} (reference)"
     counter = trace.channel is not None and trace.channel.energy_method is EnergyMethod.COUNTER

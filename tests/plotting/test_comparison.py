@@ -65,18 +65,18 @@ def test_letters_of_panels_and_names_of_regions_do_not_overprint(
         assert not boxes[letter].overlaps(boxes[name])
 
 
-def test_every_curve_is_named_also_where_its_name_begins_with_an_underscore(
+def test_every_curve_is_named_with_a_leading_underscore_too_and_says_whether_it_is_virtual(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     t = np.arange(0.0, 12.0, 1e-2)
     watts = np.where((t > 5.5) & (t < 8.0), 200.0, 60.0)
-    traces = [Trace("_meter.csv", t, watts), Trace("gpu.csv", t, 0.95 * watts)]
+    traces = [Trace("_meter.csv", t, watts, virtual=True), Trace("gpu.csv", t, 0.95 * watts)]
     figures: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
     comparison.draw(compare(traces, one_clock=True, reference="_meter.csv"), traces, tmp_path / "both.png")
     first, second = (text.get_text() for text in figures[0].legends[0].get_texts())
-    assert first == "_meter.csv (reference)"
-    assert second.startswith("gpu.csv")
+    assert first == "_meter.csv [VIRTUAL] (reference)"
+    assert second.startswith("gpu.csv: ")
 
 
 def test_a_name_with_dollar_signs_is_no_formula(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class Trace:
     load : LoadIntervals, optional
         When its device worked, on this trace's clock; its energies are corrected by that where the reference has the
         same clock.
+    virtual : bool
+        Its energy is emulated; pictures say so.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Trace:
     time_u_s: float = 0.0
     aged_s: float = 0.0
     load: LoadIntervals | None = None
+    virtual: bool = False
 
     def shifted(self, by_s: float) -> Trace:
         """Return the trace on a clock that is ahead by ``by_s``; its regions stay."""
