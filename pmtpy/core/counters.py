@@ -66,8 +66,8 @@ class Counter:
     ----------
     old : float
         The last count that was read; NaN before the first.
-    moved_ns : int
-        The row that first showed it.
+    moved_ns, earlier_ns : int
+        The row that first showed it, and the one that first showed the count before it.
     odd : bool
         It rests longer than it should, or is slower than stated: :meth:`advance` must see every row.
     quick_ns : float
@@ -80,8 +80,8 @@ class Counter:
 
     __slots__ = (
         "_before_ns", "_begun", "_dead", "_likely_ns", "_most_ns", "_pace_ns", "_run", "channel", "column", "columns",
-        "doubt", "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "step", "transform",
-        "watts",
+        "doubt", "earlier_ns", "hold_ns", "moved_ns", "odd", "old", "quick_ns", "refresh_ns", "scale", "step",
+        "transform", "watts",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, column: int, transform: Transform | None) -> None:
@@ -132,7 +132,7 @@ class Counter:
         return joules / (rest_ns * 1e-9)
 
     def _begin(self, t_ns: int) -> None:
-        self.moved_ns = t_ns
+        self.moved_ns = self.earlier_ns = t_ns
         self._begun = t_ns, self.old
         self.watts = math.nan
         self._before_ns = self._pace_ns = 0  # the last two rests that were seen: the last but one, the longer of both
@@ -150,7 +150,7 @@ class Counter:
         -------
         (joules, unknown_ns)
             The energy counted since the row before, and the time up to now for which none is known: ``dt_ns``, or more
-            where a rest turns out to be too long.
+            where a rest turns out to be too long, or a move to have been a part of a leap.
         """
         new, old = counts[self.column], self.old
         self.old = new
@@ -167,9 +167,11 @@ class Counter:
             usual_ns = rested_ns if new > old else min(rested_ns, 2 * self._pace_ns)
             joules = increment(new, old, self.channel, dt_ns * 1e-9, usual_ns * 1e-9)
         if joules is None:
+            # One that was read while it caught up leaps behind that: of the time of its last move nothing is known.
+            unknown_ns = t_ns - self.earlier_ns if new > old else dt_ns
             self._begin(t_ns)
             self.doubt = _RESTARTED
-            return 0.0, dt_ns
+            return 0.0, unknown_ns
         if new == old:
             return 0.0, self._rest(t_ns, dt_ns)
         if self.transform is not None:
@@ -177,7 +179,8 @@ class Counter:
         dead, self._dead = self._dead, False
         power = self.power(joules, t_ns, dt_ns)
         self.watts = math.nan if dead else power
-        self.moved_ns, self._pace_ns, self._before_ns = t_ns, max(self._before_ns, rested_ns), rested_ns
+        self.earlier_ns, self.moved_ns = self.moved_ns, t_ns
+        self._pace_ns, self._before_ns = max(self._before_ns, rested_ns), rested_ns
         self.odd = self._pace_ns > self.quick_ns
         return (0.0, dt_ns) if dead else (joules, 0)
 

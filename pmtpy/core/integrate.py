@@ -211,7 +211,7 @@ class Integrator:
             elif 0 < grown * scale <= max_watts * (rest_ns * 1e-9 + slack_s) + step:
                 used = grown * scale
                 power = used / (rest_ns * 1e-9) if rest_ns > refresh_ns else counter.power(used, t_ns, dt_ns)
-                counter.old, counter.moved_ns = counts[column], t_ns
+                counter.old, counter.earlier_ns, counter.moved_ns = counts[column], counter.moved_ns, t_ns
                 joules[out] += used
                 watts[out] = counter.watts = power
             else:

@@ -224,3 +224,29 @@ def test_a_jump_is_judged_by_the_time_since_the_last_move_and_a_wrap_by_that_sin
     assert increment(600.0, 0.0, counter, 1.0) is None
     assert increment(600.0, 0.0, counter, 1.0, 9.0) == 600.0
     assert increment(0.0, 600.0, counter, 1.0) is None
+
+
+@pytest.mark.parametrize("caught_up", [3.0, 30.0])
+def test_of_one_that_leaps_behind_a_part_of_its_catch_up_nothing_is_known_since_it_stood_still(
+    caught_up: float,
+) -> None:
+    """100 W, moves each 0.1 s; it stands for 0.7 s, is read when it shows a part of the lack, and then all of it."""
+    counter = Channel("c", Quantity.ENERGY, scale=1e-6, domain="gpu/0", refresh_s=0.1, max_watts=110.0)
+    shown = [(t / 10, [10.0 * t]) for t in range(11)]
+    shown += [(t / 10, [100.0]) for t in range(11, 18)]
+    before, _ = follow([counter], [*shown, (1.8, [100.0 + caught_up])])
+    assert before.uncovered_ns == (0, 0)
+    point, integrator = follow([counter], [*shown, (1.8, [100.0 + caught_up]), (1.9, [190.0])])
+    assert point.joules[1] == 100.0 + caught_up
+    assert point.uncovered_ns == (900_000_000, 900_000_000)
+    assert "jumped by an impossible amount" in integrator.doubts[1][1]
+
+
+def test_a_counter_that_begins_anew_takes_no_time_before_its_last_row_with_it() -> None:
+    counter = Channel("c", Quantity.ENERGY, scale=1e-6, domain="gpu/0", refresh_s=0.1, max_watts=110.0)
+    rows = [(t / 10, [10.0 * t]) for t in range(11)]
+    point, _ = follow([counter], [*rows, (1.1, [0.0])])
+    assert point.uncovered_ns == (100_000_000, 100_000_000)
+    # A leap takes the last move with it, and one that follows nothing that is known to be unknown.
+    point, _ = follow([counter], [*rows, (1.1, [1e6]), (1.2, [2e6])])
+    assert point.uncovered_ns == (300_000_000, 300_000_000)
