@@ -111,7 +111,7 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
         ]
         some, joules = (of[plain] if found else of for of in (watts, rows.joules.T[1:]))
         powers, moved = counted(channels, t_s, some, joules)
-        seen = summarise(channels, t_s, powers, interval, moved)
+        seen = summarise(channels, t_s, powers, interval, moved, shown=joules)
         for i, channel, as_shown in zip(plain, channels, seen, strict=True):
             found[i] = Found.judged(channel, as_shown)
             why = kept.doubts.get(i)

@@ -337,7 +337,7 @@ class History:
         """Let the power of the newest row go on, for a while."""
         ahead = t_ns - newest.t_ns
         joules, uncovered = newest.joules, newest.uncovered_ns
-        if ahead and self._counters:
+        if self._counters:
             joules = self._going_on(joules, newest, newest.t_ns)
         if ahead:
             known = min(ahead, self.carry_ns)
@@ -362,9 +362,9 @@ class History:
     def _between(self, newest: Point, before: Point, after: Point, t_ns: int, row: int) -> CurvePoint:
         """Interpolate between the rows around an instant, of which ``row`` is the later one."""
         part = (t_ns - before.t_ns) / (after.t_ns - before.t_ns)
-        if self._counters and t_ns < after.t_ns:
+        if self._counters:
             joules = self._counted(newest, t_ns)
-        else:  # read there
+        else:
             joules = tuple([a + (b - a) * part for a, b in zip(before.joules, after.joules, strict=True)])
         uncovered = tuple(
             [a + round((b - a) * part) for a, b in zip(before.uncovered_ns, after.uncovered_ns, strict=True)]

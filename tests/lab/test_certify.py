@@ -433,7 +433,8 @@ def test_a_slow_meter_is_asked_for_the_midst_of_levels_or_not_at_all() -> None:
         for share, (on_s, off_s) in zip(shares, ((edges - start_ns) / 1e9).reshape(-1, 2).tolist(), strict=True):
             assert counter.mean(on_s, off_s).watts < 0.997 * (40.0 + 100.0 * share)  # a cell reaches over each end
             there = counter.mean(*settled(on_s, off_s, there_s=counter.reach_s))
-            assert abs(there.watts - 40.0 - 100.0 * share) < 2.0 * there.own_u < 0.04 * there.watts
+            # As levels are seen to change, the load may have done so at both ends as well.
+            assert abs(there.watts - 40.0 - 100.0 * share) < 2.0 * there.own_u < 0.07 * there.watts
             with pytest.raises(DeclinedError, match="too short for the meter; give --level-time"):
                 settled(on_s, off_s, there_s=chassis.reach_s)
 

@@ -218,7 +218,7 @@ def polled(watts: float, phase_ms: int, until_ms: int) -> tuple[History, Integra
 @pytest.mark.parametrize("phase_ms", [0, 20, 60])
 def test_a_counter_that_rows_find_unmoved_counts_from_move_to_move(phase_ms: int) -> None:
     history, _ = polled(60.0, phase_ms, 2000)
-    at = [history.at(ms * MS).joules for ms in range(313, 1500, 30)]  # between rows: at one it was read
+    at = [history.at(ms * MS).joules for ms in range(310, 1500, 30)]  # at rows and between them
     # Each poll at 20 ms meets a move at once: rows would be out by up to 6 J.
     assert np.diff([joules[1] for joules in at]) == pytest.approx(60.0 * 0.03)
     assert all(joules[0] == joules[1] for joules in at)  # the counter makes the total
@@ -227,7 +227,7 @@ def test_a_counter_that_rows_find_unmoved_counts_from_move_to_move(phase_ms: int
 @pytest.mark.parametrize("newest_ms", [1000, 1020, 1060, 1080])
 def test_behind_the_last_move_its_power_goes_on_also_where_later_rows_found_it_unmoved(newest_ms: int) -> None:
     history, _ = polled(60.0, 0, newest_ms + 1)
-    for ms in (newest_ms - 1, newest_ms + 1, newest_ms + 15):
+    for ms in (newest_ms - 1, newest_ms, newest_ms + 1, newest_ms + 15):
         assert history.at(ms * MS).joules[1] - history.at(505 * MS).joules[1] == pytest.approx(60.0 * (ms - 505) * 1e-3)
 
 

@@ -127,7 +127,8 @@ class Causes:
             # One that has rested since before: it stands still, or the part uses nothing (the same as a long age).
             rests = not seen.joules and not self._never_moved()
             rested_j = seen.rested_watts * (seen.seconds - seen.uncovered_s) / _BOUND if rests else 0.0
-            return max(math.sqrt(self._counted(seen.start) + self._counted(seen.end)), math.sqrt(2.0) * rested_j)
+            ends = (seen.between.open_joules / _BOUND) ** 2 + self._counted(seen.start) + self._counted(seen.end)
+            return max(math.sqrt(ends), math.sqrt(2.0) * rested_j)
         sample, window = self.sample_s, 0.0 if self.mean else self.window_s  # a mean's window is its sample interval
         curved = _BEND_VARIANCE * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
         own_s = 0.0 if self.wide() else self.window_s  # of a wide one its bends tell
@@ -161,10 +162,14 @@ class Causes:
         """Square of what one end of a counter's interval may be off; what was shown there is up to a refresh old.
 
         An age that is uniform up to ``T`` has the variance ``T^2/12`` and the mean square ``T^2/3``: the one for the
-        power that is known, the other for what the power at that moment is off it.
+        power that is known, the other for what the power at that moment is off it. On a line from move to move
+        the energy there is known, and what that leaves open of both ends together is no part of this.
         """
-        bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2 + self._hidden(edge.gap_s)
         power = max(edge.watts, self.mean_w)
+        if edge.by_lines:
+            behind = (_BURSTS * power * edge.behind_s) ** 2 / 3.0
+            return self._hidden(edge.gap_s) + (power * edge.old_s) ** 2 / 12.0 + behind
+        bridged = (edge.peak_to_peak_watts * edge.gap_s / _IN_A_GAP) ** 2 + self._hidden(edge.gap_s)
         return bridged + (power * edge.old_s) ** 2 * (1.0 / 12.0 + _BURSTS**2 / 3.0)
 
     def ahead(self) -> float:
@@ -208,9 +213,19 @@ class Causes:
         """Less than one reading: the power inside can be anything from nothing to the most it can be."""
         seen = self.seen
         read_at_both = not self.power and seen.start.gap_s == seen.end.gap_s == 0.0
-        if read_at_both or seen.seconds >= self.needed_s or seen.uncovered_s >= seen.seconds:
+        if read_at_both or seen.uncovered_s >= seen.seconds:
             return 0.0
-        return (1.0 - seen.seconds / self.needed_s) * self._most_w() * seen.seconds / 2.0 / _BOUND
+        spanned = seen.between.spanned_joules
+        most = min(self._most_w() * seen.seconds, spanned)
+        short = self._share_untold(seen.seconds, self.needed_s) * most / 2.0 / _BOUND
+        # A counter has told no more than its moves have. What it is taken to have used may be far from the middle.
+        most = min(2.0 * max(self.mean_w, seen.range_watts[1]) * seen.seconds, spanned)
+        untold = self._share_untold(seen.between.told_s, max(self.needed_s, seen.between.longest_s))
+        return max(short, untold * math.hypot(most / 2.0 / _BOUND, most / 2.0 - seen.joules) if untold else 0.0)
+
+    def _share_untold(self, told_s: float, needed_s: float) -> float:
+        """How far the interval is from one of which a whole reading has told: 1 where nothing has."""
+        return max(0.0, 1.0 - max(0.0, min(told_s, self.seen.seconds)) / needed_s) if needed_s > 0.0 else 0.0
 
     def _never_moved(self) -> bool:
         """Whether a counter has stood since it began to count."""

@@ -21,6 +21,8 @@ class Edge(NamedTuple):
     # time between the rows on either side of the edge; 0 when the register was read at the edge itself
     gap_s: float = 0.0
     old_s: float = 0.0  # how old what the register showed there may be: a counter between two of its moves
+    by_lines: bool = False  # a counter whose energy there is on a line from move to move, as old as that at their rows
+    behind_s: float = 0.0  # how long after its last move, whose power was taken to go on
 
 
 class Late(NamedTuple):
@@ -29,6 +31,15 @@ class Late(NamedTuple):
     peak_to_peak_watts: float = 0.0  # largest less smallest power
     peak_watts: float = 0.0
     off_joules: float = 0.0  # by how much its newest power, carried on for as long as now, was off; 0: not known
+
+
+class Between(NamedTuple):
+    """What is open of a counter whose energy goes by lines from one move to the next, in the times between moves."""
+
+    open_joules: float = 0.0  # by how much the energy may be off if the load changes once in the time about each end
+    told_s: float = math.inf  # for how long of the interval moves have told the power by now
+    longest_s: float = 0.0  # the longer one of the two times between moves in which the ends lie
+    spanned_joules: float = math.inf  # energy of all such times that the interval touches, which has no more
 
 
 class IntervalStatistics(NamedTuple):
@@ -75,6 +86,7 @@ class IntervalStatistics(NamedTuple):
     # power of a counter before the rest that has lasted since before the interval; NaN: since it began to count
     rested_watts: float = 0.0
     behind_s: float = 0.0  # how much older than the end of the interval the newest row is
+    between: Between = Between()  # of a counter
     lost_why: str = ""  # of the last row that was lost, where a reading failed
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import POLLED
+from pmtpy.analysis.uncertainty._counter_ends import Cells
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
 from pmtpy.analysis.uncertainty._skipped import skipped_joules
@@ -28,7 +29,7 @@ from pmtpy.analysis.uncertainty.channel_times import (
     span_s,
 )
 from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE
-from pmtpy.analysis.uncertainty.interval import Edge, Interval, IntervalStatistics
+from pmtpy.analysis.uncertainty.interval import Between, Edge, Interval, IntervalStatistics
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod
 from pmtpy.core.rows import Floats
 
@@ -49,6 +50,8 @@ def summarise(
     watts: Floats,
     interval: Interval,
     moved: npt.NDArray[np.bool_] | None = None,
+    *,
+    shown: Floats | None = None,
 ) -> list[IntervalStatistics]:
     """Gather what the rows in and around an interval say of each channel.
 
@@ -62,9 +65,12 @@ def summarise(
         One row for each channel; NaN where nothing is known yet.
     moved : bool, shape (k, n), optional
         Of counters: whether they moved since the row before. None: always.
+    shown : float64, shape (k, n), optional
+        Joules that counters showed, where their energy goes by lines from one move to the next. None: from row to row.
     """
     found: list[IntervalStatistics | None] = [None] * len(channels)
-    for columns, together in _sorted(channels, t_s, watts, moved, spacing_s=interval.spacing_s, aged_s=interval.aged_s):
+    times = {"spacing_s": interval.spacing_s, "aged_s": interval.aged_s}
+    for columns, together in _sorted(channels, t_s, watts, moved, shown, **times):
         for i, seen in zip(columns, together.seen(interval, columns), strict=True):
             found[i] = seen
     return [f for f in found if f is not None]
@@ -111,6 +117,7 @@ def _sorted(
     t_s: Floats,
     watts: Floats,
     moved: npt.NDArray[np.bool_] | None = None,
+    shown: Floats | None = None,
     *,
     spacing_s: float = 0.0,
     aged_s: float,
@@ -126,6 +133,9 @@ def _sorted(
         power = watts[columns] if whole else watts[columns][:, mask]
         own_t = t_s if whole else t_s[mask]
         together = _Together([channels[i] for i in columns], t_s, own_t, power, spacing_s=spacing_s, aged_s=aged_s)
+        # A whole time between moves before the one in which the interval begins tells what the power was before it.
+        if shown is not None and not together.power and together.refresh and own_t.searchsorted(0.0, "right") >= 2:
+            together.shown = shown[columns] if whole else shown[columns][:, mask]
         if not whole and moved is not None:
             rested = known[columns[0]] & ~mask & ~moved[columns[0]]
             together.moves = Moves.of(t_s, own_t, together.refresh, known[columns[0]], rested)
@@ -164,6 +174,7 @@ class _Together:
         response = self.like.response
         self.low_pass_s = response.tau_s if self.power and not self.held and not response.window_s else 0.0
         self.moves = Moves(all_t, t, self.refresh)
+        self.shown: Floats | None = None  # joules, shape (g, n), of counters that go by lines from move to move
 
     def seen(self, interval: Interval, columns: Sequence[int]) -> list[IntervalStatistics]:
         """Return what was seen of each channel."""
@@ -183,6 +194,10 @@ class _Together:
             aged = self.refresh or aged  # whatever the polls were to be: each finds it renewed
         starts, ends = self._edge(0.0, aged), self._edge(length, aged)
         nothing = [0.0] * len(self.p)
+        by_lines, goes_on = starts[0].by_lines or ends[0].by_lines, ends[0].by_lines
+        between = self._between(length, aged, goes_on=goes_on) if by_lines else None
+        if between is not None and goes_on:  # no row has shown yet what was used since the last move
+            unseen = min(max(unseen, length - float(self.t[-1])), interval.carry_s)
         of_late = [interval.of_late[i] if interval.of_late else None for i in columns]
         # The age is uniform up to ``aged``, perhaps the same for all rows. Its mean is part of a lag that is corrected.
         age_u = aged / math.sqrt(12.0 if may_be_lag_corrected(self.like) else 3.0)
@@ -193,6 +208,7 @@ class _Together:
             clock = [math.hypot(c, share * interval.joules[i]) for c, i in zip(clock, columns, strict=True)]
         curvature = self._curvature(length)
         peaks: list[float] = self._near(0.0, length).max(axis=1).tolist()
+        lowest, highest = self.p.min(axis=1).tolist(), self.p.max(axis=1).tolist()
         dropped = missing_joules(self.t, self.p, self.sample_s, length) if self.power else nothing
         times = {"refresh_s": self.refresh, "sample_s": self.sample_s, "length": length}
         skipped, holes_s = nothing, 0.0
@@ -200,7 +216,6 @@ class _Together:
             known = [*interval.left_out_s, *self._counted_s(length)]
             skipped = skipped_joules(self.t, self.p, rms, held=self.held, left_out_s=known, **times)
             holes_s = self._holes_s(length, known)
-        lowest, highest = self.p.min(axis=1).tolist(), self.p.max(axis=1).tolist()
         return [
             IntervalStatistics(
                 length,
@@ -213,7 +228,7 @@ class _Together:
                 alternating_watts=alternating[i],
                 curvature_watts=curvature[i],
                 noise_watts=0.0 if channel.noise else noise[i],
-                late_joules=late[i],
+                late_joules=0.0 if between else late[i],  # there it is part of what is open
                 extrapolated_s=ahead,
                 peak_watts=peaks[i],
                 range_watts=(lowest[i], highest[i]),
@@ -228,6 +243,7 @@ class _Together:
                 skipped_joules=skipped[i],
                 rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
                 behind_s=max(0.0, beyond),
+                between=between[i] if between else Between(),
                 lost_why=interval.lost_why,
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
@@ -356,12 +372,26 @@ class _Together:
             return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
         # Beyond the newest row the power of the last move was taken to go on: that is "ahead", and no age.
         clean = not on_row and self.moves.clean(beside, gap if inner else 0.0)
-        old = aged if clean else self.oldest
-        if on_row or not (clean or self.moves.prompt(at, after)):
+        prompt = not on_row and (clean or self.moves.prompt(at, after))
+        by_lines = prompt and self.shown is not None
+        old = aged if clean or by_lines else self.oldest
+        if not prompt:
             old = max(old, self.moves.age_s(at, after))
         # The last move before a rest is of a part of the time since the row before it; the one before is whole.
         shown = p[:, after] if after < len(t) else p[:, -2:].max(axis=1)
-        return [Edge(w, s, gap, old) for w, s in zip(shown.tolist(), swing, strict=True)]
+        behind_s = max(0.0, at - float(t[-1])) if by_lines else 0.0
+        return [Edge(w, s, gap, old, by_lines, behind_s) for w, s in zip(shown.tolist(), swing, strict=True)]
+
+    def _between(self, length: float, aged: float, *, goes_on: bool) -> list[Between] | None:
+        """Say what the times between moves leave open; ``goes_on``: to the end, with the power of the last move."""
+        if self.shown is None:
+            return None
+        cells = Cells(self.t, self.shown, self.p, length, goes_on)
+        lowest, highest = self.p.min(axis=1), self.p.max(axis=1)
+        opened = cells.open_joules((0.0, aged / 2.0, aged), highest - lowest, 2.0 * highest).tolist()
+        told_s, longest_s = cells.told_s(aged) if goes_on else math.inf, cells.longest_s()
+        both = zip(opened, cells.spanned_joules(aged).tolist(), strict=True)
+        return [Between(each, told_s, longest_s, spanned) for each, spanned in both]
 
     # -- energies --------------------------------------------------------------------------------------------------
 

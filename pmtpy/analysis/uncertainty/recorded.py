@@ -59,5 +59,5 @@ def recorded_budgets(
     rests = [math.nan if not (power or joule) else 0.0 for power, joule in zip(powers, so_far.tolist(), strict=True)]
     interval = interval._replace(rested_watts=rests)
     shown, moved = counted(layout.energy, t_s, watts.T[1:], joules.T[1:])
-    seen = summarise(layout.energy, t_s, shown, interval, moved)
+    seen = summarise(layout.energy, t_s, shown, interval, moved, shown=joules.T[1:])
     return [uncertainty_budget(c, s) for c, s in zip(layout.energy, seen, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import pytest
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.core.channel import Channel, Quantity
-from pmtpy.core.rows import Layout
+from pmtpy.core.integrate import Integrator
+from pmtpy.core.moves import energies_at
+from pmtpy.core.rows import Layout, Row
 from tests.support.uncertainty.worlds import telegraph
 
 COUNTER = Channel("rail", Quantity.ENERGY, scale=1e-6, domain="host/rail", max_watts=20_000, gain_u=0.03)
@@ -41,6 +44,30 @@ def test_a_row_that_was_read_at_an_end_is_there_though_its_time_was_rounded(off_
     assert told == pytest.approx(0.03 * used, rel=0.02), "its age of a millisecond is little beside the gain"
     _, rounded = recorded_uncertainties(layout, t + off_s, power, joules, interval)
     assert rounded == pytest.approx(told, rel=1e-3)
+
+
+@pytest.mark.parametrize(("poll_s", "at_most"), [(0.01, 12.0), (0.05, 19.0), (0.3, 45.0)])
+@pytest.mark.parametrize(("low", "length_s"), [(50.0, 0.105), (50.0, 1.0), (250.0, 1.0)])
+def test_marks_of_a_polled_counter_are_as_uncertain_as_its_moves_leave_them(
+    low: float, length_s: float, poll_s: float, at_most: float
+) -> None:
+    """250 W between the marks, 50 or 250 outside, counted each 0.1 s. By the staircase of its rows +- 30 J."""
+    layout, rng = Layout((replace(COUNTER, gain_u=0.0).timed(refresh_s=0.1),)), np.random.default_rng(5)
+    found = []
+    for _ in range(40):
+        t = np.arange(-1.5 + rng.uniform(0.0, poll_s), 3.0, poll_s)
+        phase = rng.uniform(0.0, 0.1)
+        renewed = np.floor((t - phase) / 0.1) * 0.1 + phase
+        joules = low * (renewed + 1.6) + (250.0 - low) * np.clip(renewed, 0.0, length_s)
+        integrator, counts = Integrator(layout), np.rint(joules * 1e6).tolist()
+        points = [integrator.step(Row(round(at * 1e9), [count], 0)) for at, count in zip(t + 1e3, counts, strict=True)]
+        watts, energy = (np.array([getattr(point, name) for point in points]) for name in ("watts", "joules"))
+        used = float(np.diff([energies_at(layout, at, t, watts, energy)[1] for at in (0.0, length_s)])[0])
+        _, u = recorded_uncertainties(layout, t, watts, energy, Interval(length_s, [used], [0.0], aged_s=poll_s))
+        found.append((used - 250.0 * length_s, float(u)))
+    off, u = np.array(found).T
+    assert np.mean(abs(off) <= 1.96 * u) >= 0.95
+    assert 1.96 * math.sqrt(float(np.mean(u**2))) < at_most
 
 
 def error(seed: int, window_s: float) -> float:
