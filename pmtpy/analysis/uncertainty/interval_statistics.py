@@ -377,8 +377,11 @@ class _Together:
         old = aged if clean or by_lines else self.oldest
         if not prompt:
             old = max(old, self.moves.age_s(at, after))
-        # The last move before a rest is of a part of the time since the row before it; the one before is whole.
+        # The last move before a rest is of a part of the time since the row before it; the one before is whole. And one
+        # that stood still may show a part of what it lacks with its next move.
         shown = p[:, after] if after < len(t) else p[:, -2:].max(axis=1)
+        if not prompt and inner and float(t[after]) > at:
+            shown = np.maximum(shown, p[:, after - 1])
         behind_s = max(0.0, at - float(t[-1])) if by_lines else 0.0
         return [Edge(w, s, gap, old, by_lines, behind_s) for w, s in zip(shown.tolist(), swing, strict=True)]
 

@@ -70,6 +70,25 @@ def test_marks_of_a_polled_counter_are_as_uncertain_as_its_moves_leave_them(
     assert 1.96 * math.sqrt(float(np.mean(u**2))) < at_most
 
 
+@pytest.mark.parametrize("end_s", [0.36, 0.42, 0.5, 0.56])
+def test_a_counter_that_stands_still_at_an_end_and_then_shows_a_part_may_have_missed_the_power_before(
+    end_s: float,
+) -> None:
+    """250 W, counted each 20 ms, but for 0.27 s; then it shows a part of what it lacks, and then leaps."""
+    layout = Layout((replace(COUNTER, gain_u=0.0, max_watts=300.0).timed(refresh_s=0.02),))
+    t = np.arange(-1.0, 1.0, 0.01)
+    counted = np.floor((t + 1e-9) / 0.02) * 0.02
+    counted[(t > 0.295) & (t < 0.565)] = 0.3
+    counted[(t > 0.565) & (t < 0.575)] = 0.302
+    integrator = Integrator(layout)
+    points = [integrator.step(Row(round((at + 9.0) * 1e9), [c * 250e6], 0)) for at, c in zip(t, counted, strict=True)]
+    watts, energy = (np.array([getattr(point, name) for point in points]) for name in ("watts", "joules"))
+    used = float(np.diff([energies_at(layout, at, t, watts, energy)[1] for at in (0.151, end_s)])[0])
+    interval = Interval(end_s - 0.151, [used], [0.0], aged_s=0.01)
+    _, u = recorded_uncertainties(layout, t - 0.151, watts, energy, interval)
+    assert abs(used - 250.0 * (end_s - 0.151)) < 1.96 * u
+
+
 def error(seed: int, window_s: float) -> float:
     """Error of a recorded energy, in standard uncertainties: means over a window, published ten times a second."""
     rng = np.random.default_rng(seed)
