@@ -22,7 +22,7 @@ _PACED = 8  # hypotheses beside which the pace is found, the likeliest
 # Half of what a square wave of a period up to that of the readings holds is T/(8 sqrt 3) of its swing, which is twice
 # what readings show of it.
 _FAST_LOAD_SHARE = 1.0 / (4.0 * math.sqrt(3.0))
-_MOST_SWINGS = 6.0  # times that, at most: more holds no more of bursts that begin and end a region
+_MOST_SWINGS = 6.0  # times that, at most: beyond it little more is held of bursts, and loads cut anywhere pay
 
 
 def explained_alone(readings: Readings, region: tuple[float, float]) -> tuple[Posterior, float]:
