@@ -17,7 +17,6 @@ import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
@@ -27,8 +26,6 @@ _LOOK_S = 0.02
 _COME_S = 5.0  # within which processes come that a launcher starts together
 _READY_S = 60.0  # within which the one that measures has opened its sensors, or is not waited for any longer
 _FAMILY = "pmtpy-run"  # what names of our sockets begin with
-_OF_ANOTHER_JOB = "of another job"  # what one says that measures the same node
-_SOCKETS = Path("/proc/net/unix")  # those that the kernel knows (proc_pid_net(5))
 _MAX_WAITING = 4096  # connections that wait to be accepted; Linux allows as many since 5.4, and 128 before
 
 Rest = Callable[[float], None]
@@ -60,7 +57,6 @@ class Others:
 
     def __init__(self, expected: int) -> None:
         self.told: list[str] = []  # what each said when it came
-        self.of_another_job = False  # whether another job was measured on this node as well
         self._expected = expected
         self._lock = threading.Lock()
         self._here: list[_Connected] = []
@@ -110,10 +106,6 @@ class Others:
                 line.settimeout(_COME_S)
                 lines = line.makefile("rb")
                 said = _said(lines)
-                if said == _OF_ANOTHER_JOB:
-                    self.of_another_job = True
-                    line.close()
-                    continue
                 with self._lock:
                     self.told.append(said)
                     self._here.append(_Connected(line, lines, said))
@@ -153,9 +145,7 @@ def others_of(launch: Launch, machine: Machine, expected: int) -> Iterator[Other
     """Let the others of the job on this node come, for the process that measures it."""
     others, name = Others(expected), _name(launch, machine)
     if not name:
-        others = Others(0)
-        others.of_another_job = _told_other_jobs(launch, machine)
-        yield others
+        yield Others(0)
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
@@ -166,8 +156,6 @@ def others_of(launch: Launch, machine: Machine, expected: int) -> Iterator[Other
         listener.listen(_MAX_WAITING)
         taking_note = threading.Thread(target=others.accept, args=(listener,), name="pmtpy-run", daemon=True)
         taking_note.start()
-        if _told_other_jobs(launch, machine):  # of two at once one finds the other listening
-            others.of_another_job = True
         try:
             yield others
         finally:
@@ -231,29 +219,6 @@ def _let(here: socket.socket) -> bool:
     except OSError:
         return True  # it is gone
     return True
-
-
-def _told_other_jobs(launch: Launch, machine: Machine) -> bool:
-    """Tell whoever measures this node for another job that we do so, too; return whether there is one."""
-    told = False
-    for name in _other_jobs(launch, machine):
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as there:
-            there.setblocking(False)
-            there.connect(name)
-            _tell(there, _OF_ANOTHER_JOB)
-            told = True
-    return told
-
-
-def _other_jobs(launch: Launch, machine: Machine, sockets: Path = _SOCKETS) -> set[str]:
-    """Return where other jobs of this node listen, of whomever, as far as the kernel shows it."""
-    try:
-        words = sockets.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        return set()
-    # It shows the name of an abstract socket with @ in the place of its zeros.
-    names = {f"\0{w[1:]}" for w in words if w.startswith(f"@{_FAMILY}/") and w.endswith(f"/{_digest(machine.node)}")}
-    return names - {_name(launch, machine)}
 
 
 def _name(launch: Launch, machine: Machine) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 
 from pmtpy.analysis.repetition.resolve import Difference, MeanOfBlocks, Verdict
+from pmtpy.cli._measured_twice import TWICE, measured_twice
 from pmtpy.cli.command import NOT_FOUND, split_command
 from pmtpy.cli.common import (
     add_options,
@@ -25,6 +27,7 @@ from pmtpy.cli.values import count, duration_or_none
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import amount, in_same_digits
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
+from pmtpy.io.origin import this_machine
 from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
 from pmtpy.lab.bench_exports import FORMATS
 from pmtpy.lab.bench_result import BenchResult, Side
@@ -95,7 +98,11 @@ def run(args: argparse.Namespace) -> int:
     if len(targets) > 1:
         msg = f"name one sensor (-s): there are {', '.join(targets)}"
         raise TargetError(msg)
-    with opened(targets, args.option) as (sensor,), _Progress(enabled=not args.quiet) as progress:
+    with (
+        opened(targets, args.option) as (sensor,),
+        measured_twice([sensor], this_machine(os.environ)) as twice,
+        _Progress(enabled=not args.quiet) as progress,
+    ):
         bench = Bench(
             works, sensor, target=target, max_time_s=times[0], warmup_s=times[1], cooldown_s=times[2], seed=args.seed,
             tell=progress.tell,
@@ -107,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
             failure: PmtError | None = None
         except PmtError as error:
             ended, told, failure = ending_of(error), [f"ended early: {error}"], error
-        result = bench.result(ended, told)
+        result = bench.result(ended, [*told, *([TWICE] if twice.targets() else [])])
     if failure is not None:
         say(f"pmtpy bench: {failure}")
     if result is None:

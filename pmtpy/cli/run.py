@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pmtpy.analysis.uncertainty.budget import repeated
 from pmtpy.cli import report
+from pmtpy.cli._measured_twice import TWICE, MeasuredTwice, measured_twice
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import (
     MEASURES_ALL,
@@ -33,6 +35,7 @@ from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
+from pmtpy.io.origin import this_machine
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.regions.total import sum_up
@@ -131,6 +134,7 @@ def run(args: argparse.Namespace) -> int:
             if named:
                 say(_NOT_STARTED)
             raise
+        twice = stack.enter_context(measured_twice(sensors, this_machine(os.environ)))
         baseline = _idle(sensors, baseline_s, args.stop) if baseline_s is not None else None
         for _ in range(args.warmup):
             status = run_command(args.command, divert_stdout=divert).status
@@ -140,17 +144,22 @@ def run(args: argparse.Namespace) -> int:
         runs: list[Run] = []
         with _dumped(sensors, args) as dumped:
             while len(runs) < args.repeat and not (runs and runs[-1].status):
-                runs.append(_once(sensors, args, dumped, divert=divert, done=len(runs)))
+                runs.append(_once(sensors, args, (dumped, twice), divert=divert, done=len(runs)))
     args.ended = runs[-1].status
     _report(args, runs, baseline)
     return runs[-1].status
 
 
 def _once(
-    sensors: Sequence[Sensor], args: argparse.Namespace, dumped: Sequence[Sensor], *, divert: bool, done: int
+    sensors: Sequence[Sensor],
+    args: argparse.Namespace,
+    beside: tuple[Sequence[Sensor], MeasuredTwice],
+    *,
+    divert: bool,
+    done: int,
 ) -> Run:
     """Run the command; dumps that end with it go on for a while, by which its own energies are surer as well."""
-    what = _bar(done, args.repeat)
+    what, (dumped, twice) = _bar(done, args.repeat), beside
     # Whatever the sensors do, the command runs: their errors go into the report.
     region = Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True)
     with region, Progress(region, enabled=not args.quiet, what=what) as progress:
@@ -160,7 +169,11 @@ def _once(
     ended.tell_what_goes_on()
     if dumped and (ended.status or done + 1 == args.repeat):
         linger(region, dumped, args.stop)
-    measured = region.outcomes()
+    shared = twice.targets()
+    measured = {
+        t: replace(m, warnings=(*m.warnings, TWICE)) if isinstance(m, Measurement) and t in shared else m
+        for t, m in region.outcomes().items()
+    }
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None

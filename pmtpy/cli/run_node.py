@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pmtpy.cli import gather as gather_verb
 from pmtpy.cli._beside import Others, begun_with, others_of
+from pmtpy.cli._measured_twice import TWICE, MeasuredTwice, measured_twice
 from pmtpy.cli.command import run_command
 from pmtpy.cli.common import MEASURES_ALL, chosen_targets, deliver, open_all, say, warn_of_the_rest
 from pmtpy.cli.progress import Progress
@@ -48,9 +49,6 @@ _NOBODY = (
 _LACKING = (
     "{} of {} processes that the launcher started on this node began no command under pmtpy run while it was measured; "
     "what they used is in its energy for that time alone"
-)
-_TWICE = (
-    "measured by 'pmtpy run' of another job at the same time: what the node used then is in both, so do not add them"
 )
 _CUT = "it was asked to end while other processes of the node ran: what was used from then on is not in its energy"
 _FAILED_FIRST = (
@@ -117,7 +115,8 @@ def _run_on_node(args: argparse.Namespace) -> int:
         # another process ends meanwhile: so the result is put there before the sensors are closed.
         with args.stop.later():
             if sensors:
-                node = _Measured(args, file, sensors, others, (machine, launch))
+                twice = stack.enter_context(measured_twice(sensors, machine))
+                node = _Measured(args, file, sensors, (others, twice), (machine, launch))
                 status, energy, not_whole = node.run(divert=divert)
             else:
                 begun_s = _unix_s()
@@ -187,10 +186,11 @@ class _Measured:
         args: argparse.Namespace,
         file: NodeFile,
         sensors: Sequence[Sensor],
-        others: Others,
+        beside: tuple[Others, MeasuredTwice],
         where: tuple[Machine, Launch],
     ) -> None:
-        self._args, self._file, self._others = args, file, others
+        self._args, self._file = args, file
+        self._others, self._twice = beside
         self._sensors, self._where, self._went_on = sensors, where, False
         self._whole, self._until = (
             Region(" ".join(args.command), {s.target: s for s in sensors}, without_lost=True) for _ in range(2)
@@ -234,10 +234,9 @@ class _Measured:
             energy = node_energy(region, machine, launch)
         except PmtError as error:
             return unknown_node(machine, launch, str(error))
-        twice = self._others.of_another_job and not energy.virtual  # each process has a virtual sensor of its own
         said = {
             _LACKING.format(self._others.lacking, launch.local_size): self._others.lacking,
-            _TWICE: twice,
+            TWICE: self._twice.targets(),
             _FAILED_FIRST: self._went_on,
         }
         energy = replace(energy, warnings=(*energy.warnings, *(text for text, so in said.items() if so)))

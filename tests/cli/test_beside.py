@@ -6,14 +6,12 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pmtpy.cli._beside import Gone, _name, _other_jobs, begun_with, others_of
+from pmtpy.cli._beside import Gone, _name, begun_with, others_of
 from pmtpy.io.origin import Launch, Machine
-from tests.cli.conftest import wait_for
 
 HERE = Machine("here", "here", 4)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs sockets without a file")
@@ -145,30 +143,3 @@ def test_nobody_waits_in_a_job_without_a_name() -> None:
 def test_one_node_is_measured_once(job: Launch) -> None:
     with others_of(job, HERE, 1), others_of(job, HERE, 1) as second:
         assert not second.lacking
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_of_two_jobs_on_a_node_each_comes_to_know_of_the_other_whichever_is_first(
-    *, named: bool, job: Launch, tmp_path: Path
-) -> None:
-    there = Machine("there", str(tmp_path), 4)  # where nobody else measures anything
-    second = Launch("test", f"{tmp_path}/second") if named else Launch()
-    with others_of(job, there, 1) as one:
-        with others_of(job, replace(there, node=f"{tmp_path}/elsewhere"), 0) as elsewhere:
-            assert not elsewhere.of_another_job
-        assert not one.of_another_job
-        with others_of(second, there, 0) as other:
-            assert other.of_another_job
-        wait_for(lambda: one.of_another_job)
-        assert one.lacking == 1, "it is none of its own"
-        assert not one.told
-    with others_of(second, there, 0) as alone:
-        assert not alone.of_another_job
-
-
-def test_the_kernel_need_not_show_its_sockets(job: Launch, tmp_path: Path) -> None:
-    assert not _other_jobs(job, HERE, tmp_path / "unix")
-    (tmp_path / "unix").write_bytes(
-        b"Num       RefCount Protocol Flags    Type St Inode Path\n\xff: 2 @pmtpy-run/0/x\n"
-    )
-    assert not _other_jobs(job, HERE, tmp_path / "unix")

@@ -482,12 +482,31 @@ def test_of_two_jobs_that_share_a_node_each_says_that_the_other_has_its_energy(
         out, errors = runs[number].communicate()
         assert runs[number].returncode == 0, errors
         said.append(json.loads(out)["known"]["warnings"])
-    assert all(sum("measured by 'pmtpy run' of another job at the same time" in w for w in each) == 1 for each in said)
+    assert all(sum("measured by another pmtpy command at the same time" in w for w in each) == 1 for each in said)
     of_the_folder = [w for w in said[1] if "measured by another job of the folder as well" in w]
     assert len(of_the_folder) == (folders[0] == folders[1])
     if of_the_folder:  # the second is within the first
         (within,) = gather(tmp_path / "out", job=f"{tmp_path}/1").values()
         assert f"for up to {within.end_s - within.begin_s:.4g} s of the same time" in of_the_folder[0]
+
+
+@linux
+def test_of_two_commands_that_are_measured_at_once_each_says_that_the_other_is_in_its_energy(
+    sysfs: Path, started: Started, tmp_path: Path
+) -> None:
+    runs = []
+    for number in range(2):
+        words = f"touch running{number}; while [ ! -e go{number} ]; do sleep 0.02; done"
+        command = ("run", "--json", "-s", "rapl", "--", "sh", "-c", words)
+        runs.append(started(*command, env={"PMT_SYSFS_ROOT": str(sysfs)}))
+        wait_for((tmp_path / f"running{number}").exists)
+    for number, run in enumerate(runs):
+        (tmp_path / f"go{number}").touch()
+        out, errors = run.communicate()
+        assert run.returncode == 0, errors
+        said = json.loads(out)
+        warnings = [*said["sensors"][0]["warnings"]]
+        assert sum("measured by another pmtpy command at the same time" in w for w in warnings) == 1
 
 
 LISTENER = """
