@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import socket
 import sys
 import zlib
@@ -34,7 +33,7 @@ class MeasuredTwice:
         """``devices``: the target of each, and how the names of all sockets end that are for it."""
         self._called: dict[socket.socket, str] = {}
         self._twice: set[str] = set()
-        us = f"\0{_FAMILY}/{os.getuid()}/{secrets.token_hex(8)}"
+        us = f"\0{_FAMILY}/{os.getuid()}/{os.urandom(8).hex()}"
         for number, (target, device) in enumerate(devices):
             listener = listening.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             listener.bind(f"{us}.{number}{device}")
