@@ -177,7 +177,8 @@ class _PassedOn:
         self._before: dict[int, Any] = {}
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._came.append(number)
+        if number not in self._came:  # as the kernel has it: of many that wait one comes
+            self._came.append(number)
         self._see_to_all()
 
     def _see_to_all(self) -> None:
@@ -186,8 +187,19 @@ class _PassedOn:
             self._busy = True
             while self._came:
                 number = self._came.pop(0)
-                self._see_to(number, heard=self._witness is not None and self._witness.heard(number))
+                # Whoever tells us without a pause must not keep us from the command's end.
+                witness = None if self._is_over() else self._witness
+                self._see_to(number, heard=witness is not None and witness.heard(number))
             self._busy = False
+
+    def _is_over(self) -> bool:
+        """Whether the command has ended, which hears nothing any more."""
+        if self._group is None:
+            return False
+        try:
+            return os.waitid(os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # and was waited for
+            return True
 
     def _see_to(self, number: int, *, heard: bool) -> None:
         if not heard and self._group is not None:

@@ -388,6 +388,20 @@ def test_of_a_launcher_that_asks_to_end_while_others_run_it_is_said_that_their_r
 
 
 @linux
+def test_one_that_is_told_without_a_pause_sees_its_command_end(rank: Rank, tmp_path: Path) -> None:
+    # For each signal the witness is asked, which takes longer than it takes the next one to come.
+    reader = rank(0, "sh", "-c", "trap '' TERM; touch running; sleep 1; touch ended")
+    wait_for((tmp_path / "running").exists)
+
+    def has_ended() -> bool:
+        reader.send_signal(signal.SIGTERM)
+        return reader.poll() is not None
+
+    wait_for(has_ended)
+    assert (tmp_path / "ended").exists()
+
+
+@linux
 @pytest.mark.parametrize(
     ("ends", "status", "said"),
     [
