@@ -17,6 +17,7 @@ SMALLEST = (
     ("bench_energy", "1", "full", "step"),
     ("bench_sensors", "1"),
     ("bench_repetition", "1"),
+    ("bench_stopping", "1"),
 )
 
 
