@@ -194,8 +194,8 @@ def _profile(args: argparse.Namespace) -> int:
     write_new(args.output, profile.to_json(), overwrite=args.overwrite)
     of = args.target or args.device or f"{identity.model} {identity.serial}".strip() or "recordings of"
     say(f"profile {profile.digest} for {of} {channel.name} written to {args.output}; repeatability: {spread}")
-    if profile.doubt:
-        say(f"note: {profile.doubt}")
+    if why := profile.doubt(channel):
+        say(f"note: {why}")
     return 0
 
 

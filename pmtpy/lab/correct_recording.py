@@ -137,8 +137,8 @@ def correct_recording(
             load_period_s=load_period_s,
         )
         found.append(CorrectedEnergy(start - first, end - start, energy, name))
-    if profile.doubt:
-        report(f"note: {profile.channel}: {profile.doubt}")
+    if why := profile.doubt():
+        report(f"note: {profile.channel}: {why}")
     beyond = profile.outside(updates.watts)
     if beyond:
         report(

@@ -111,7 +111,7 @@ def _is_printed(
     told = capsys.readouterr()
     assert json.loads(told.out) == json.loads(report.read_text(encoding="utf-8"))
     assert json.loads(profile.read_text(encoding="utf-8"))["channel"] == "gpu.instant"
-    assert "not stored: the profile is of a virtual device" in told.err
+    assert "not stored: the profile cannot be found again by the device, since it is virtual" in told.err
     assert ["certified against", made.reference] in _came_from(profile)
     bare = folder / "bare.json"
     monkeypatch.setattr(verb, "certify", lambda *_, **__: replace(made, line=None, reference="powersensor3"))

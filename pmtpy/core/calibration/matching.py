@@ -25,6 +25,7 @@ class Calibration:
     """The profiles of one opened device, by channel. The empty one changes nothing."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)  # of those that can hardly be, by what the channel states
 
     def channels(self, channels: Sequence[Channel]) -> tuple[Channel, ...]:
         """Return the channels with what the profiles know of them."""
@@ -35,7 +36,7 @@ class Calibration:
         profile = self.profiles.get(channel.name)
         if profile is None or channel.quantity is not Quantity.POWER:
             return ""
-        said, beyond = [profile.doubt] if profile.doubt else [], profile.outside(true)
+        said, beyond = [self.doubts[channel.name]] if channel.name in self.doubts else [], profile.outside(true)
         if beyond:
             said.append(
                 f"of {amount(len(true), 'reading')} {amount(beyond, 'lies', 'lie')} outside the calibrated range, "
@@ -82,7 +83,7 @@ def calibrate(profiles: Sequence[Profile], identity: Identity, channels: Sequenc
             raise CalibrationError(msg)
         refuse_unfit(profile, channel)
         chosen[profile.channel] = profile
-    return Calibration(chosen)
+    return Calibration(chosen, {name: why for name, p in chosen.items() if (why := p.doubt(by_name[name]))})
 
 
 def refuse_stranger(profile: Profile, here: Identity) -> None:

@@ -120,11 +120,19 @@ def test_a_polynomial_has_the_slope_of_its_derivative() -> None:
     ("gain", "offset", "said"),
     [
         (0.95, 2.0, ""),
-        (0.6, 0.0, ""),
-        (95.0, 0.0, "gpu: its profile takes 350 as shown for 3.684: were sensor and meter in the same unit"),
+        # the farthest off of published boards: a K620's gain, an A5000's, a 4090's zero, a 2060 Super's
+        (1.18, 0.0, ""),
+        (0.873, 15.7, ""),
+        (1.044, -22.6, ""),
+        (0.968, 16.0, ""),
+        (0.7, 0.0, "gpu: its profile takes 350 as shown for 500, and no such sensor is as far off"),
+        (1.4, 0.0, "gpu: its profile takes 350 as shown for 250"),
+        (1.0, -75.0, "gpu: its profile takes 20 as shown for 95"),
+        (1.0, 100.0, "gpu: its profile takes 20 as shown for -80"),
+        (95.0, 0.0, "gpu: its profile takes 350 as shown for 3.684"),
         (0.001, 0.0, "gpu: its profile takes 350 as shown for 3.5e+05"),
-        (1.0, -400.0, "gpu: its profile takes 350 as shown for 750"),
-        (1.0, 300.0, "gpu: its profile takes 350 as shown for 50"),
+        (1.0, -400.0, "gpu: its profile takes 20 as shown for 420"),
+        (1.0, 300.0, "gpu: its profile takes 20 as shown for -280"),
     ],
 )
 def test_a_profile_that_can_hardly_be_is_told_with_each_result(gain: float, offset: float, said: str) -> None:
@@ -132,6 +140,19 @@ def test_a_profile_that_can_hardly_be_is_told_with_each_result(gain: float, offs
     calibration = calibrate([odd], BOARD, [GPU])
     within = odd.curve.true(np.array([100.0, 300.0]))
     assert calibration.warning(GPU, within)[: len(said) or None] == said
+    assert bool(said) == ("were sensor and meter in the same unit" in odd.doubt())
+
+
+def test_a_curve_that_is_far_off_in_the_middle_of_its_range_alone_is_told() -> None:
+    bent = replace(PROFILE, curve=Lookup((20.0, 180.0, 350.0), (20.0, 300.0, 350.0)))
+    assert "takes 179.8 as shown for 299.7" in bent.doubt()
+
+
+def test_how_far_a_sensor_can_be_off_is_told_by_what_it_states() -> None:
+    odd = replace(PROFILE, curve=Affine(Number(0.7)))  # 350 W for 500
+    assert odd.doubt(replace(GPU, gain_u=0.006))
+    assert not odd.doubt(replace(GPU, gain_u=0.115))  # as RAPL's memory
+    assert not odd.doubt(replace(GPU, offset_u=40.0))
 
 
 def test_a_profile_of_which_the_total_has_nothing_is_told() -> None:
@@ -194,6 +215,31 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
     formed = Channel("gpu", Quantity.POWER, derivation=Derivation.PRODUCT, operands=("u", "i"))
     with pytest.raises(CalibrationError, match="formed from u, i"):
         calibrate([PROFILE], BOARD, [formed])
+
+
+def of_delay(seconds: float, step_s: float = 0.1, u: float = 0.001) -> dict[str, dict[str, object]]:
+    """Return how a boxcar follows time whose readings are so late."""
+    known = {"refresh_s": (step_s, 0.0), "window_s": (step_s, 0.0), "delay_s": (seconds, u)}
+    return {"behaviour": {name: {"value": value, "u": spread} for name, (value, spread) in known.items()}}
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        of_delay(-0.1),  # as a stamp of when the register will be renewed
+        of_delay(1.0),
+        of_delay(7.0, step_s=1.0),  # a service processor that passes on what others read
+        of_delay(-0.5, u=0.3),  # hardly known
+    ],
+)
+def test_a_delay_that_may_be_is_taken(behaviour: dict[str, object]) -> None:
+    profile = parse_profile(json.dumps(json.loads(PROFILE.to_json()) | behaviour))
+    assert parse_profile(profile.to_json()) == profile
+
+
+def test_a_refresh_that_is_not_known_is_not_written() -> None:
+    profile = replace(PROFILE, response=replace(PROFILE.response, period_s=0.0, period_u=0.0))
+    assert parse_profile(profile.to_json()).response.period_u == math.inf
 
 
 @pytest.mark.parametrize(
@@ -264,6 +310,17 @@ def test_a_formed_channel_is_calibrated_by_its_operands() -> None:
         ({"behaviour": {"widow_s": {"value": 0.1, "u": 0}}}, "'widow_s' is no key of behaviour .*mean window_s"),
         ({"behaviour": {"candidates": [{"share": 1.0, "taus": {"value": 0.1, "u": 0}}]}}, "'taus' is no key of cand"),
         ({"parameters": {"coefficients": [0, 1], "u": 0, "zero_u": 0}}, "'coefficients' is no key of affine"),
+        ({"behaviour": {"refresh_s": {"value": 0, "u": 0}}}, "refresh_s is 0: .* leave it out"),
+        (of_delay(-1.0), "delay_s is -1 s, and readings of .* are -0.12 to 2 s late"),
+        (of_delay(7.0), "delay_s is 7 s, .* leave it out where it is not known"),
+        (
+            {
+                "behaviour": {
+                    "candidates": [{"share": 1.0, "window_s": {"value": 0.1, "u": 0}} | of_delay(-1.0)["behaviour"]]
+                }
+            },
+            "delay_s is -1 s",
+        ),
         ({"behaviour": {"state": {"value": 30, "u": 0}}}, "state needs state_s"),
         ({"behaviour": {"family": "triangle"}}, "family 'triangle' is none of .*Did you mean triangular"),
         ({"behaviour": {"candidates": [{"share": 1.0, "family": "Boxcar"}]}}, "'Boxcar' is none of .*mean boxcar"),
