@@ -29,7 +29,7 @@ from pmtpy.core.presentation import amount, in_same_digits
 from pmtpy.errors import PmtError, TargetError, WorkFailedError
 from pmtpy.io.origin import this_machine
 from pmtpy.lab.bench import MAX_TIME_S, WARMUP_S, Bench, ending_of
-from pmtpy.lab.bench_exports import FORMATS
+from pmtpy.lab.bench_exports import FORMATS, without_result
 from pmtpy.lab.bench_result import BenchResult, Side
 from pmtpy.lab.bench_work import CommandWork, Work
 
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     if failure is not None:
         say(f"pmtpy bench: {failure}")
     if result is None:
-        return _without_result(ended, failure, bench)
+        return _without_result(ended, failure, bench, args)
     _write(result, args)
     return _status(result, failure)
 
@@ -145,10 +145,16 @@ def _share(text: str) -> float:
     return share
 
 
-def _without_result(ended: str, failure: PmtError | None, bench: Bench) -> int:
-    if failure is None:
+def _without_result(ended: str, failure: PmtError | None, bench: Bench, args: argparse.Namespace) -> int:
+    """Say why nothing was measured, in JSON too if that is asked for; return the status."""
+    if failure is not None:  # which was said already
+        why = str(failure)
+    else:
         why = "interrupted before anything was measured" if ended == "interrupted" else bench.shortfall()
         say(f"pmtpy bench: {why}")
+    if args.format == "json":
+        deliver(without_result(ended, why), args.output, of_command=False)
+    if failure is None:
         return 130 if ended == "interrupted" else UNRESOLVED
     return NOT_FOUND if "command not found" in str(failure) else _failed(failure)
 

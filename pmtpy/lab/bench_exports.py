@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from pmtpy.core.presentation import amount, number_or_none
-from pmtpy.lab.bench_result import BenchResult, Side
+from pmtpy.lab.bench_result import HEAD, BenchResult, Side
 
 _FIELDS = ("side", "block", "start_unix_s", "repetitions", "seconds", "joules", "watts", "coverage")
 
@@ -23,6 +23,12 @@ _FIELDS = ("side", "block", "start_unix_s", "repetitions", "seconds", "joules", 
 def as_json(result: BenchResult) -> str:
     """Return all that is known."""
     return json.dumps(result.to_dict(), indent=2)
+
+
+def without_result(ended: str, why: str) -> str:
+    """Return the JSON of a benchmark that measured nothing: how it ended, and why."""
+    known: dict[str, object] = {"resolved": False, "ended": ended, "blocks": 0, "trials": [], "error": why}
+    return json.dumps({**HEAD, **known}, indent=2)
 
 
 def _as_csv(result: BenchResult) -> str:

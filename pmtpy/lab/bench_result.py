@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.lab.bench_trial import Trial
 
-_FORMAT = "pmtpy-bench"
+HEAD: Mapping[str, object] = MappingProxyType({"format": "pmtpy-bench", "version": 1})  # of the JSON
 _LAUNCHES_COUNT_S = 0.1  # below it the start of a process, one to three milliseconds, is more than a percent of it
 _BROKEN = ("failed", "lost")  # ends to which no advice about repetitions is an answer
 _MAX_TARGET = 0.5  # no target beyond it is worth a word
@@ -116,7 +117,7 @@ class BenchResult:
         found["verdict"] = self.verdict
         if self.difference is not None:
             found["difference"]["verdict"] = self.difference.verdict.value
-        return {"format": _FORMAT, "version": 1, **{name: _known(value) for name, value in found.items()}}
+        return {**HEAD, **{name: _known(value) for name, value in found.items()}}
 
     def __str__(self) -> str:
         """Return the outcome in a few lines."""

@@ -92,7 +92,14 @@ def test_when_the_time_is_over_it_is_unresolved_and_says_what_would_resolve_it(
     assert bench("--max-time", "4", "--", "work", "1", "--", "work", "1") == 13
     out, err = capsys.readouterr()
     assert out == ""
-    assert "no trial fits into max_time (4 s): warming up and 5 blocks take about" in err
+    why = "no trial fits into max_time (4 s): warming up and 5 blocks take about"
+    assert why in err
+    assert bench("--max-time", "4", "--json", "--", "work", "1", "--", "work", "1") == 13
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert (document["format"], document["ended"], document["trials"]) == ("pmtpy-bench", "time", [])
+    assert why in document["error"]
+    assert why in err
 
 
 @pytest.mark.parametrize(("what", "status", "ended"), [("fails", 1, "failed"), ("gone", 4, "lost")])
