@@ -30,7 +30,7 @@ from pmtpy.io.recorded import Frames, RecordedLayout, ending_of, header_of, layo
 from pmtpy.io.write import FILE_FORMATS, Ending, FileFormat, Header, Options, RecordedMark, Sink, format_named
 from pmtpy.io.write.base import MOST_ENDS, Judge
 from pmtpy.io.write.downsample import Thinner
-from pmtpy.io.write.file import already_there
+from pmtpy.io.write.file import already_there, left_behind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,7 +157,7 @@ def _placed(target: Path, into: FileFormat, *, overwrite: bool) -> Iterator[Path
         raise SinkError(msg)
     beside = target.with_name(target.name + ".json")
     if not overwrite and (target.exists() or beside.exists()):
-        raise already_there(target if target.exists() else beside)
+        raise already_there(target) if target.exists() else left_behind(beside, target)
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:

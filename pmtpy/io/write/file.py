@@ -225,14 +225,22 @@ def already_there(path: Path) -> SinkError:
     return SinkError(f"{path} exists already; name another file, or replace it with overwrite=True (--overwrite)")
 
 
+def left_behind(sidecar: Path, recording: Path) -> SinkError:
+    """Error for what stands beside a recording that is not there, and was not to be replaced."""
+    return SinkError(
+        f"{sidecar} exists already, beside a recording {recording.name} that is gone: remove it as well, name another "
+        "file, or replace it with overwrite=True (--overwrite)"
+    )
+
+
 class Sidecar:
     """``PATH.json`` beside a dump: written when the dump starts, replaced as a whole when it ends."""
 
     def __init__(self, beside: Path, *, overwrite: bool = False) -> None:
         self.path = beside.with_name(beside.name + ".json")
         self._fresh = not self.path.exists()
-        if not overwrite and not self._fresh:
-            raise already_there(self.path)
+        if not overwrite and not self._fresh:  # were its recording there, that would have been refused
+            raise left_behind(self.path, beside)
 
     def write(self, facts: dict[str, object]) -> None:
         """Replace the file in one step, so that a reader sees the old one or the new one."""

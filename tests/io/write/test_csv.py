@@ -160,7 +160,9 @@ def test_an_existing_file_is_not_replaced_unless_asked(tmp_path: Path, header: H
 
 def test_an_existing_sidecar_is_not_replaced_either(tmp_path: Path, header: Header) -> None:
     (tmp_path / "a.csv.json").write_text("precious")
-    with pytest.raises(SinkError, match=r"a\.csv\.json exists already"):
+    with pytest.raises(
+        SinkError, match=r"a\.csv\.json exists already, beside a recording a\.csv that is gone: remove it"
+    ):
         open_sink(tmp_path / "a.csv", header)
     assert (tmp_path / "a.csv.json").read_text() == "precious"
     assert not (tmp_path / "a.csv").exists()
