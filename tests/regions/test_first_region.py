@@ -17,7 +17,8 @@ print([m for m in {_HEAVY} if m in sys.modules])
 
 
 def test_the_first_judged_region_loads_nothing_that_it_does_not_need() -> None:
-    ran = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == "[]"
 
 
