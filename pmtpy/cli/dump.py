@@ -312,7 +312,7 @@ def _report(
     energies: bool,
 ) -> None:
     """Say what the sensors measured, unless there was no command to measure, and what was written."""
-    made = report.page(region.outcomes(), None, summed=False, until_lost=region.until_lost()) if energies else []
+    made = report.page(region.outcomes(), None, no_sum=None, until_lost=region.until_lost()) if energies else []
     for target, path in zip(region.targets, paths, strict=True):
         if path is not None and not _is_gone(path):
             made.append(Line(f"written: {os.fspath(path)}{_amount(endings[target]) if target in endings else ''}"))

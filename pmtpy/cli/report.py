@@ -14,21 +14,18 @@ from pmtpy.regions.measurement import Measurement
 SPREAD = "+- is one standard uncertainty; the truth lies within twice it in 95 of 100 cases"
 _HEAD = ("sensor", "seconds", "joules", "+-", "watts", "how")
 _NO_MEASUREMENTS: Mapping[str, Measurement] = MappingProxyType({})
-_NO_TOTAL = (
-    "no total: two of them may see the same device (an external meter and another sensor, a GPU and all GPUs at a"
-    " socket, or a socket whose number is not known)"
-)
 
 
 def page(
     measured: Mapping[str, Measurement | PmtError],
     total: Measurement | None,
     *,
-    summed: bool = True,
+    no_sum: str | None = "",
     until_lost: Mapping[str, Measurement] = _NO_MEASUREMENTS,
 ) -> list[Line | Table]:
-    """Return the page: sensors with their channels, the total if one is ``summed``, what a reader must know.
+    """Return the page: sensors with their channels, the total, what a reader must know.
 
+    ``no_sum``: why they make no sum, where they make none; None: none is asked for.
     ``until_lost``: what sensors that were lost had measured before.
     """
     shown = {target: until_lost.get(target, m) for target, m in measured.items()}
@@ -40,8 +37,8 @@ def page(
     if total is not None and len(measured) > 1:
         rows.append(_row("total", total))
     failed = {target: m for target, m in measured.items() if isinstance(m, PmtError)}
-    why = f"no total: nothing is known of {', '.join(failed)}" if failed else _NO_TOTAL
-    missing = [why] if summed and total is None and len(measured) > 1 else []
+    why = f"nothing is known of {', '.join(failed)}" if failed else no_sum
+    missing = [f"no total: {why}"] if no_sum is not None and total is None and len(measured) > 1 else []
     if total is not None:
         missing += [w for w in total.warnings if not any(w in m.warnings for m in good.values())]
     return [

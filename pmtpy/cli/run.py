@@ -38,7 +38,7 @@ from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetErr
 from pmtpy.io.origin import this_machine
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.regions.total import sum_up
+from pmtpy.regions.total import sum_up, why_no_sum
 from pmtpy.sensor.sensor import Sensor
 
 _NOT_STARTED = (
@@ -56,6 +56,7 @@ class Run:
     measured: dict[str, Measurement | PmtError]  # empty: there is no such command
     total: Measurement | None  # the sum, where there is one
     until_lost: dict[str, Measurement]  # what sensors that were lost had measured before
+    no_sum: str = ""  # why the sensors make none; empty: they make one
 
     def documents(self) -> list[dict[str, Any]]:
         """Return the JSON of every sensor."""
@@ -177,7 +178,7 @@ def _once(
     good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
     complete = len(good) == len(measured)
     total = sum_up(sensors, good) if complete else None
-    return Run(ended.status, region.seconds, measured, total, region.until_lost())
+    return Run(ended.status, region.seconds, measured, total, region.until_lost(), why_no_sum(sensors))
 
 
 def _bar(done: int, of: int) -> str:
@@ -338,7 +339,9 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: int = 1, *, seen: bool = False) -> Page:
     """Return the report for a person; of repeated runs as a table, if it is ``seen`` on a terminal."""
     last, good = runs[-1], _good(runs)
-    made = report.page(last.measured, last.total, until_lost=last.until_lost) if last.measured else []
+    made = (
+        report.page(last.measured, last.total, no_sum=last.no_sum, until_lost=last.until_lost) if last.measured else []
+    )
     if baseline is not None:
         made += [
             Line(f"idle before: {target}: {m.watts:.4g} W over {m.seconds:.3g} s (not subtracted)")

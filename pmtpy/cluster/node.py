@@ -23,12 +23,11 @@ from pmtpy.io.origin import Launch, Machine, is_shared
 from pmtpy.io.whole import write_whole
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.regions.total import common_parts, sum_up
+from pmtpy.regions.total import common_parts, sum_up, why_no_sum
 from pmtpy.sensor.sensor import acquisition_of
 
 SUFFIX = ".node.json"
 _FORMAT = 1
-_NO_TOTAL = "its sensors make no sum: two of them may see the same device, so name fewer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def node_energy(
     shared = is_shared(launch, machine)
     why = "; ".join(failed)
     if total is None:
-        why = why or _NO_TOTAL
+        why = why or f"its sensors make no sum: {why_no_sum(region.sensors)}; name fewer"
     elif total.coverage < LEAST_COVERAGE:
         why = f"of {1.0 - total.coverage:.1%} of the time the energy is not known: {'; '.join(total.warnings[:3])}"
     if total is None or why:

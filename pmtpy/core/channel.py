@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pmtpy.core.response import UNKNOWN, Response
@@ -319,22 +319,32 @@ def summable(parts: Sequence[tuple[str, str]], *, rails: bool = False) -> tuple[
     Returns
     -------
     (indices, why)
-        The channels that make the sum; none, and why not, where that cannot be told.
+        The channels that make the sum; none, and why not, where that cannot be told: which may see the same.
     """
-    if len({domain.split("/")[0] == "external" for _, domain in parts if domain}) > 1:
-        return (), "an external meter may see what a built-in sensor sees"
+
+    def of(wanted: Callable[[str], bool]) -> str:
+        return ", ".join(dict.fromkeys(owner for owner, domain in parts if domain and wanted(domain)))
+
+    def is_meter(domain: str) -> bool:
+        return domain.partition("/")[0] == "external"
+
+    meters, built_in = of(is_meter), of(lambda domain: not is_meter(domain))
+    if meters and built_in:
+        return (), f"an external meter ({meters}) may see what a built-in sensor sees ({built_in})"
     chosen = outermost([domain for _, domain in parts])
     if not chosen:
         return (), "none of them says which part of the machine it measures"
     paths = [parts[i][1].split("/") for i in chosen]
-    met = {parts[i][1] for i in chosen if parts[i][1].split("/")[0] == "external"}
+    met = {parts[i][1] for i in chosen if is_meter(parts[i][1])}
     if not rails and not any(met <= {d for o, d in parts if o == owner} for owner, _ in parts):
-        return (), "external meters may see the same power (pmt.combine makes one device of rails that do not)"
+        apart = "pmt.combine makes one device of rails that do not"
+        return (), f"external meters ({meters}) may see the same power ({apart})"
     if any(p[0] == "gpu" for p in paths) and any(p[-1] == "gpus" for p in paths):
-        return (), "a socket's sensor of all its GPUs may see what a GPU's own sensor sees"
-    sockets = {parts[i][0] for i in chosen if parts[i][1].startswith("host/socket")}
+        all_of, own = of(lambda domain: domain.endswith("/gpus")), of(lambda domain: domain.startswith("gpu/"))
+        return (), f"a socket's sensor of all its GPUs ({all_of}) may see what a GPU's own sensor sees ({own})"
+    sockets = dict.fromkeys(parts[i][0] for i in chosen if parts[i][1].startswith("host/socket"))
     if len(sockets) > 1 and any("?" in parts[i][1] for i in chosen):
-        return (), "a socket whose number is not known may be one that another sensor sees"
+        return (), f"a socket whose number is not known may be one that another sensor sees ({', '.join(sockets)})"
     return chosen, ""
 
 

@@ -71,11 +71,12 @@ def test_a_command_whose_words_are_no_utf8_keeps_its_results(pmtpy: Pmtpy, tmp_p
 
 
 def test_a_meter_and_a_processor_have_no_total(pmtpy: Pmtpy, tmp_path: Path) -> None:
-    done = pmtpy(
-        "run", "-s", "rapl:virtual", "-s", "powersensor3:virtual", "--json", "--output", "r.json", "--", "true"
-    )
+    both = ("run", "-s", "rapl:virtual", "-s", "powersensor3:virtual")
+    done = pmtpy(*both, "--json", "--output", "r.json", "--", "true")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "r.json").read_text())["total"] is None
+    said = "an external meter (powersensor3:virtual) may see what a built-in sensor sees (rapl:virtual)"
+    assert f"no total: {said}" in " ".join(pmtpy(*both, "--", "true").stderr.split())
 
 
 def test_the_report_goes_to_the_file_and_the_streams_stay_the_commands_own(pmtpy: Pmtpy, tmp_path: Path) -> None:

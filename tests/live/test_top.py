@@ -126,7 +126,9 @@ def test_without_colours_everything_is_shown(
         for width in (60, 100):  # what fits is written whole, and the last key's name with it
             await pilot.resize_terminal(width, 30)
             await _until(pilot, lambda width=width: app.size.width == width)  # type: ignore[misc]
-            whole = "no total: an external meter may see what a built-in sensor sees"
+            whole = (
+                "no total: an external meter (powersensor3:virtual) may see what a built-in sensor sees (rapl:virtual)"
+            )
             assert whole in " ".join(_text(app).split())
 
     _drive(sensors, tmp_path, steps)

@@ -258,7 +258,7 @@ def test_rails_are_summed_where_somebody_said_that_they_are_rails_and_meters_sid
         meters = [stack.enter_context(Sensor(_Rail(clock, d), f"r{i}", clock)) for i, d in enumerate(domains)]
         with pmt.region("both", *meters) as region:
             clock.advance(1.0)
-        with pytest.raises(pmt.CoverageError, match=r"no sum of r0, r1: .*pmt\.combine"):
+        with pytest.raises(pmt.CoverageError, match=r"no sum of r0, r1: external meters \(r0, r1\) .*pmt\.combine"):
             _ = region.total
 
 
