@@ -31,7 +31,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _NAMED = 5  # processes that a message names; more are counted
 _TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = (*_TO_END, signal.SIGUSR1, signal.SIGUSR2)
-_HEARD_S = 0.5  # within which a process is ended by a signal that was sent to it together with ours, on a busy machine
+_HEARD_S = 0.5  # within which a process has been sent a signal that was sent together with ours
+_DIES_S = 10.0  # within which a process that was sent one ends by it, on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,9 @@ class _Witness:
             return False
         with contextlib.suppress(subprocess.TimeoutExpired):
             status = process.wait(_HEARD_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # somebody stopped it
+            if status is None and _is_told(process.pid):
+                status = process.wait(_DIES_S)
         # One that has heard nothing so far may hear it yet: by that it must not seem to have heard the next one.
         self._dismiss(process)
         self._process = self._begun()
@@ -291,6 +295,16 @@ class _Witness:
         """End it."""
         if self._process is not None:
             self._dismiss(self._process)
+
+
+def _is_told(pid: int) -> bool:
+    """Whether a signal waits for a process, which has not run since (proc_pid_status(5))."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
+            name, _, waits = line.partition(":")
+            if name in {"SigPnd", "ShdPnd"} and int(waits, 16):
+                return True
+    return False
 
 
 class _Terminal:

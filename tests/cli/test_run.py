@@ -19,6 +19,7 @@ import pytest
 import pmtpy as pmt
 from pmtpy.cli import gather as gather_verb
 from pmtpy.cli import report
+from pmtpy.cli.command import _HEARD_S
 from pmtpy.cli.page import plain
 from pmtpy.cli.run import Run, document, page
 from pmtpy.cluster.gather import gather
@@ -574,6 +575,23 @@ def test_what_a_launcher_tells_to_a_whole_group_its_command_hears_once(
     listening.send_signal(signal.SIGUSR2)  # to it alone: that is passed on
     assert listening.wait(240) == 0
     assert heard_in(tmp_path) == ["ready", *group * 2, "SIGUSR2"]
+
+
+@linux
+def test_what_a_group_is_told_is_heard_once_also_where_the_witness_comes_to_it_late(
+    listening: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    wait_for(lambda: len(witnesses(listening.pid)) == 1)
+    (witness,) = before = witnesses(listening.pid)
+    os.kill(int(witness), signal.SIGSTOP)
+    os.killpg(listening.pid, signal.SIGUSR1)
+    wait_for(lambda: len(heard_in(tmp_path)) == 2)
+    time.sleep(2.0 * _HEARD_S)  # longer than it is waited for
+    os.kill(int(witness), signal.SIGCONT)
+    wait_for(lambda: len(witnesses(listening.pid)) == 1 and witnesses(listening.pid) != before)
+    listening.send_signal(signal.SIGUSR2)
+    assert listening.wait(240) == 0
+    assert heard_in(tmp_path) == ["ready", "SIGUSR1", "SIGUSR2"]
 
 
 @linux
