@@ -584,6 +584,8 @@ def test_what_a_group_is_told_is_heard_once_also_where_the_witness_comes_to_it_l
     wait_for(lambda: len(witnesses(listening.pid)) == 1)
     (witness,) = before = witnesses(listening.pid)
     os.kill(int(witness), signal.SIGSTOP)
+    state = Path(f"/proc/{witness}/stat")
+    wait_for(lambda: state.read_text("utf-8").rpartition(") ")[2].startswith("T"))
     os.killpg(listening.pid, signal.SIGUSR1)
     wait_for(lambda: len(heard_in(tmp_path)) == 2)
     time.sleep(2.0 * _HEARD_S)  # longer than it is waited for
