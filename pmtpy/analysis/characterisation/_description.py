@@ -55,6 +55,7 @@ def describe(problem: Problem, fit: Fit) -> Shape:
         fit.loss,
         robust_sd(fit.residuals),
         1.0 - float(np.mean(fit.residuals**2)) / float(np.var(problem.y)),
+        float(np.mean(fit.residuals[1:] * fit.residuals[:-1])) / float(np.var(problem.y)),
         wander=wander,
         spread_s=_spread(fit.family, point, estimate) if fit.family in RIVALS else None,
     )

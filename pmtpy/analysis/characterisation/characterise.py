@@ -234,7 +234,7 @@ def _offset(remarks: _Remarks, fit: KernelFit | None, clock: ClockFit | None, *,
         return None
     if fit.family == AMBIGUOUS:
         remarks.declined["kernel"] = fit.reason
-    if fit.note:
+    if fit.note and not fit.no_gain:
         remarks.notes.append(f"kernel: {fit.note}")
     metered = fit.best.rate is not None
     if not hosted or (metered and clock is None):
@@ -254,7 +254,12 @@ def _transfer(
             why = remarks.declined.get("gradient", why)
         remarks.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
-    transfer = remarks.attempt("gradient", lambda: line_of(points_of(updates, meter, fit, _pivot(updates, clock))))
+    def line() -> Transfer:
+        if fit.no_gain:
+            raise DeclinedError(fit.no_gain)
+        return line_of(points_of(updates, meter, fit, _pivot(updates, clock)))
+
+    transfer = remarks.attempt("gradient", line)
     if transfer is None:
         remarks.declined["intercept_w"] = remarks.declined["gradient"]
     elif transfer.note:

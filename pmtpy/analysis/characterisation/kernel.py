@@ -14,6 +14,7 @@ MIN_FINENESS = 4.0  # the reference must be sampled this much finer than the ker
 _UNEXPLAINED = (
     0.05  # of the variance, beside a meter; right kernels of drawn and of recorded sensors leave 0.01 at most
 )
+_UNFOLLOWED = 0.03  # of it, alike from one reading to the next, which noise is not
 _SAME_PERIOD_RATIO = 1.1  # clocks of two sensors with one period need not agree
 
 
@@ -39,6 +40,8 @@ class Shape:
     loss: float  # mean of Huber's loss, in watts squared
     residual_w: float  # robust standard deviation of the residuals
     r2: float  # share of the variance explained
+    # of what is left, the part that one reading has in common with the next; as a share of the whole variance
+    left_alike: float = 0.0
     bounded: bool = False  # offset and lag are only bounded: no reading moves with them
     wander: float = 1.0  # share that is believed of the wander which the phase of the updates was found to have
     # standard deviation of the ages that a reading shows, of a shape whose one width does not tell it
@@ -97,6 +100,7 @@ class KernelFit:
     # by how much later after its stamps a load rises than it falls; None where too few of either were seen, or a meter
     # shows what the load does
     rises_late_s: Estimate | None = None
+    no_gain: str = ""  # why that of ``best`` is of one load alone, and none of the sensor
 
     @property
     def likely(self) -> tuple[Shape, ...]:
@@ -105,6 +109,17 @@ class KernelFit:
         rest = [s for s in self.shapes if s.family != self.best.family and share.get(s.family, 0.0) * NAMED > 1.0]
         named = self.family != AMBIGUOUS
         return (self.best, *(() if named else sorted(rest, key=lambda s: -share[s.family])))
+
+    def judged(self) -> KernelFit:
+        """Return the fit as of no family, and no gain, where the readings beside a meter do what no kernel does."""
+        if self.best.rate is None or self.best.left_alike < _UNFOLLOWED:
+            return self
+        reason = (
+            f"none of these kernels: {100.0 * (1.0 - self.best.r2):.2g} % of what changes in the readings follows no "
+            "kernel, and lasts from one reading to the next, as noise does not: the sensor is not linear, or it and "
+            "the meter do not see the same; use a load that changes more, and rests for seconds"
+        )
+        return replace(self, family=AMBIGUOUS, reason=Reason(reason), no_gain=reason)
 
     @property
     def note(self) -> str:

@@ -203,7 +203,7 @@ def _judged(problem: Problem, fits: list[Fit]) -> KernelFit:
     more = lack_of_fit(problem, found[fit.best.family][0]) if problem.metered else None
     if more is not None and (free is None or more.residual_w < free[0].residual_w):
         return beside(fit, more)
-    return fit if free is None else refuted(fit, *free)
+    return fit.judged() if free is None else refuted(fit, *free)
 
 
 def _rises_late(problem: Problem, fit: Fit) -> Estimate | None:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
+from pmtpy.analysis.characterisation.results import Series
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.core.rows import Floats
 from tests.support.simulated import Bench, pseudo_random_bench
@@ -118,17 +120,45 @@ def test_a_sensor_that_only_bends_keeps_the_name_of_its_kernel() -> None:
     assert found.best.window_s.contains(WINDOW_S)
 
 
-def test_readings_that_follow_no_kernel_are_said_to() -> None:
-    def slewing(bench: Bench, at: Floats) -> Floats:
-        """Return readings of a sensor that follows the power by 500 W/s at most."""
-        t = np.arange(0.0, bench.seconds, 1e-3)
-        power = np.diff(bench.load.joules(t)) / 1e-3
-        held = [float(power[0])]
-        for watts in power.tolist():
-            held.append(held[-1] + min(max(watts - held[-1], -0.5), 0.5))
-        return np.asarray(np.interp(at, t, held), np.float64)
+def slewing(bench: Bench, at: Floats) -> Floats:
+    """Return readings of a sensor that follows the power by 500 W/s at most."""
+    t = np.arange(0.0, bench.seconds, 1e-3)
+    power = np.diff(bench.load.joules(t)) / 1e-3
+    held = [float(power[0])]
+    for watts in power.tolist():
+        held.append(held[-1] + min(max(watts - held[-1], -0.5), 0.5))
+    return np.asarray(np.interp(at, t, held), np.float64)
 
+
+def test_readings_that_follow_no_kernel_are_of_no_family_and_show_no_gain() -> None:
     found = shown(slewing, 0)
-    assert not found.best.gain.contains(1.0)  # as good as it gets: of such a load it is the gain
-    assert "% of what changes in the readings follows no kernel: unless that is noise" in found.note
-    assert shown(lambda bench, at: boxcar(bench, at, WINDOW_S), 0).note == ""
+    assert found.family == AMBIGUOUS
+    assert not found.best.gain.contains(1.0)  # of such a load it is the gain; of the sensor it is none
+    assert "% of what changes in the readings follows no kernel" in found.no_gain
+    assert "follows no kernel: unless that is noise" in found.note
+    right = shown(lambda bench, at: boxcar(bench, at, WINDOW_S), 0)
+    assert (right.note, right.no_gain) == ("", "")
+
+
+def test_noise_is_no_lack_of_fit() -> None:
+    # 25 W of it in a swing of 150 leave a seventh of the variance.
+    rng = np.random.default_rng(3)
+    found = shown(lambda bench, at: np.asarray(boxcar(bench, at, WINDOW_S) + 25.0 * rng.standard_normal(len(at))), 0)
+    assert (found.no_gain, found.best.gain.contains(1.0)) == ("", True)
+    assert "unless that is noise" in found.note
+
+
+def test_a_characterisation_declines_the_gain_of_readings_that_follow_no_kernel() -> None:
+    # Before, it was 1.40 +- 0.13 for a sensor that shows the power as it is wherever it rests.
+    bench = pseudo_random_bench(0.09, seconds=40.0, seed=0)
+    at, t = np.arange(0.5, 39.0, 0.02), np.arange(0.0, 40.0, 1e-3)
+    shown_at = np.asarray(np.floor(at / 0.1) * 0.1, np.float64)
+    noise = NOISE_W * np.random.default_rng(0).standard_normal(500)
+    polls = Series(np.asarray(at, np.float64), slewing(bench, shown_at) + noise[np.round(shown_at / 0.1).astype(int)])
+    found = characterise("power", polls, load=bench.intervals, meter=Series(t, bench.load.watts(t)))
+    assert found.lattice is not None
+    assert found.lattice.period_s.value == pytest.approx(0.1, rel=1e-3)
+    assert found.transfer is None
+    assert found.kernel is not None
+    assert {found.declined[name] for name in ("kernel", "gradient", "intercept_w")} == {found.kernel.reason}
+    assert not any("unless that is noise" in note for note in found.notes)
