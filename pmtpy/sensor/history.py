@@ -42,7 +42,7 @@ class CurvePoint(NamedTuple):
 
     t_ns: int  # the instant
     joules: tuple[float, ...]  # cumulative energy, total first
-    # the rows around the instant; the same one twice where the instant is extended
+    # the rows around the instant; the same one twice at a row, and where the instant is extended
     before: Point
     after: Point
     # how far the instant lies beyond the newest row, whose power was then assumed to go on for a while; 0 if rows
@@ -370,7 +370,8 @@ class History:
             [a + round((b - a) * part) for a, b in zip(before.uncovered_ns, after.uncovered_ns, strict=True)]
         )
         seen = self._rows - len(self._ring) + row + (t_ns >= after.t_ns)
-        return CurvePoint(t_ns, joules, before, after, 0, uncovered, self._ring.lost_up_to(row), seen)
+        at = after if t_ns == after.t_ns else before
+        return CurvePoint(t_ns, joules, at, after, 0, uncovered, self._ring.lost_up_to(row), seen)
 
     def _counted(self, newest: Point, t_ns: int) -> tuple[float, ...]:
         """Return the energies at an instant between rows, of counters by lines from move to move."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pmtpy.core.channel import Channel, Quantity
@@ -179,6 +179,7 @@ def test_rows_that_are_forgotten_or_not_asked_for_are_said_to_be_left_out() -> N
 
 
 @given(at=st.integers(1, 9_999), passed=st.integers(0, 10), as_one=st.booleans())
+@example(at=3000, passed=3, as_one=False)  # the newest row, and later one among others
 def test_what_is_noted_while_rows_are_appended_is_as_if_it_had_been_noted_before(
     *, at: int, passed: int, as_one: bool
 ) -> None:

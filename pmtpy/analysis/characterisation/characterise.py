@@ -254,6 +254,7 @@ def _transfer(
             why = remarks.declined.get("gradient", why)
         remarks.declined |= dict.fromkeys(("gradient", "intercept_w"), why)
         return None
+
     def line() -> Transfer:
         if fit.no_gain:
             raise DeclinedError(fit.no_gain)

@@ -81,7 +81,7 @@ def of_means(points: Points) -> Points:
     and errors of either side one way each: so it lies between the two regressions, and what these differ by, and by
     how much the line of the short means is another, is in its intervals.
 
-    Raises DeclinedError: too few points.
+    Raises DeclinedError: too few points, or such that do not vary.
     """
     whole = len(points.t_s) // _MEANS * _MEANS
     x, y = (np.mean(w[:whole].reshape(-1, _MEANS), axis=1) for w in (points.reference_w, points.shown_w))
@@ -91,7 +91,11 @@ def of_means(points: Points) -> Points:
             "needed): record longer"
         )
         raise DeclinedError(msg)
-    each = np.polyfit(x, y, 1)[0], 1.0 / max(np.polyfit(y, x, 1)[0], 1e-300)
+    (xx, xy), (_, yy) = np.cov(x, y).tolist()
+    if not min(xx, yy) > 0.0:
+        msg = "the means of either side are alike, and show no gradient: use a load with two distinct levels"
+        raise DeclinedError(msg)
+    each = xy / xx, yy / max(xy, 1e-300)
     gain, (short, offset) = math.sqrt(max(each[0], 1e-300) * each[1]), points.line
     doubt = math.hypot(each[1] - each[0], gain - short.value)
     level = float(np.mean(x))

@@ -121,6 +121,8 @@ class PowerTrace:
     def shows(self, at_s: Floats, window_s: float | Floats, tau_s: float) -> npt.NDArray[np.bool_]:
         """Whether kernels (see :class:`Responder`) have no share worth mentioning in a hole, or before the curve."""
         edges = np.concatenate([[self.start_s], self.holes_s.ravel()])
+        at = np.flatnonzero(np.diff(edges) == 0.0)  # a hole from the start on
+        edges = np.delete(edges, [at, at + 1])
         hidden = PowerTrace.of_levels(edges, np.arange(1, len(edges) + 2) % 2)
         return np.asarray(Responder(hidden)(at_s, window_s, tau_s) <= _REACHED)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pmtpy.analysis.clocking import live_updates
@@ -27,10 +27,11 @@ def polled(
 
 
 @given(st.floats(0.015, 0.2), st.floats(0.1, 0.55), st.floats(0.0, 1.0), st.integers(0, 9))
+@example(0.015625, 0.17283159321879044, 0.0, 2)
 def test_polls_of_a_known_period_tell_when_it_was_renewed(period: float, share: float, phase: float, seed: int) -> None:
     t, number, published = polled(period, share * period, phase_s=phase * period, seed=seed)
     found = live_updates(t, number, Number(period, 1e-5 * period), share * period)
-    off = found.t_s - published[found.watts.astype(int)]
+    off = (found.t_s - published[found.watts.astype(int)])[1:]  # what the first row shows may be older
     # Where polls and updates keep in step the phase stays open, evenly over what is left of a poll: 1.73 deviations.
     assert np.max(np.abs(off)) <= 1.8 * found.jitter_s + 0.05 * period + 1e-3
 

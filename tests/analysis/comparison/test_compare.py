@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -289,6 +290,14 @@ def test_any_few_rows_are_compared_or_declined(data: st.DataObject) -> None:
     with pytest.raises(DeclinedError, match="too few") if few else contextlib.nullcontext():
         found = compare(traces, one_clock=data.draw(st.booleans()))
         assert json.dumps(found.document(), allow_nan=False)
+
+
+@pytest.mark.parametrize("lost", [None, np.array([0, 2, 0, 0, 0, 0])])
+def test_few_rows_with_a_hole_from_the_first_on_are_no_numerical_trouble(lost: npt.NDArray[np.int64] | None) -> None:
+    first = Trace("a", np.cumsum([0.01, 5.0, 5.0, 0.01, 0.01, 0.01]), np.array([80.0, 81.0, 80.0, 80.0, 80.0, 80.0]),
+                  lost=lost, polling=Rows(0.02))  # fmt: skip
+    second = Trace("b", np.cumsum([0.01, 5.0, 0.01, 0.01]), np.array([81.0, 80.0, 80.0, 80.0]))
+    assert json.dumps(compare([first, second], one_clock=False).document(), allow_nan=False)
 
 
 def test_two_curves_with_one_change_each_within_a_cell_have_finite_errors() -> None:
