@@ -22,7 +22,7 @@ _HOLD_S = 1.0  # how long a counter of unknown refresh may rest before its power
 # A counter of a powered part rests for as many refresh periods before the rest is doubted; for as many of its usual
 # rests, where it has shown that it is slower than stated.
 _DOUBTED_REFRESHES, _DOUBTED_RESTS = 16, 3
-_TOO_SOON_SHARE = 0.5  # of the longest refresh: a move that comes sooner than that leaves its power in doubt
+TOO_SOON_SHARE = 0.5  # of the longest refresh: a move that comes sooner than that leaves its power in doubt
 _SURELY_SHORTER = 0.9  # of the stated refresh: registers are not renewed more evenly than to a tenth
 
 
@@ -126,7 +126,7 @@ class Counter:
             self._run = begin_ns, moves + 1, t_ns, t_ns - dt_ns
             if t_ns - begin_ns < _SURELY_SHORTER * self._most_ns * moves:
                 self._most_ns, self._likely_ns = (t_ns - begin_ns) // moves, (t_ns - begin_ns) // (moves + 1)
-            if self.moved_ns == self._begun[0] or rest_ns < _TOO_SOON_SHARE * self._most_ns:
+            if self.moved_ns == self._begun[0] or rest_ns < TOO_SOON_SHARE * self._most_ns:
                 return self.watts
             rest_ns = max(rest_ns, self._likely_ns)
         return joules / (rest_ns * 1e-9)

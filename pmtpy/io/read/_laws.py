@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pmtpy.core.channel import TOTAL, EnergyMethod
+from pmtpy.core.counters import TOO_SOON_SHARE
 from pmtpy.core.numbers import real
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
@@ -42,8 +43,9 @@ Columns = dict[str, npt.NDArray[Any]]
 class _Law:
     """One channel: its rule, its newest row, when it moved last, and what was found.
 
-    Without metadata (``refresh_s`` is NaN) only what is off by far is told; a counter then moves either by its power
-    times the time since it moved before, or, where that is less than the usual one, by that times the usual one.
+    A counter moves by its power times the time since it moved before, or, where that is less than its refresh, by that
+    times up to a refresh, since it may have been used as evenly. Without metadata (``refresh_s`` is NaN) only what is
+    off by far is told, and the usual time between moves is taken for the refresh.
     """
 
     name: str
@@ -75,11 +77,12 @@ class _Law:
             moved = np.where(anew[moves], np.nan, t[1:][moves])
             since = np.diff(moved, prepend=self.moved_s)
             self.moved_s = float(moved[-1]) if len(moved) else self.moved_s
+            since[_left_as_it_was(since, watts, moves, self.refresh_s)] = np.nan
             span, most_s = np.full((2, len(span)), np.nan)
-            least_s = most = self.refresh_s if self._told else 0.0
+            most = self.refresh_s if self._told else 0.0
             if not self._told and np.isfinite(since).any():
                 most = float(np.nanmedian(since))
-            span[moves], most_s[moves] = np.maximum(since, least_s), np.maximum(since, most)
+            span[moves], most_s[moves] = since, np.maximum(since, most)
         mean = (watts[1:] + watts[:-1]) / 2 if self.rule == "integrated" else watts[1:]
         expected = np.clip(risen, *np.sort([mean * span, mean * most_s], axis=0))
         share = _OFF if self._told else _BY_FAR
@@ -97,6 +100,12 @@ class _Law:
                 f" where {expected[i]:g} J belong to it"
             )
         self.wrong += len(found)
+
+
+def _left_as_it_was(since: Floats, watts: Floats, moves: Ints, refresh_s: float) -> npt.NDArray[np.bool_]:
+    """Of which moves a counter's power tells nothing: they came so soon that it was left as before."""
+    left: npt.NDArray[np.bool_] = (since < TOO_SOON_SHARE * refresh_s) & (watts[1:][moves] == watts[:-1][moves])
+    return left
 
 
 @dataclass(slots=True)
@@ -196,8 +205,8 @@ def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
             known = (columns["lost"][rows][1:] == 0) & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
             holes, _ = late(np.diff(t), np.diff(t))  # time without known energy, where nothing was counted over them
             known[holes] &= np.diff(joules)[holes] != 0.0
-            least_s = (real(refresh_s) or 0.0) if rule == "counter" else None
-            more = _between(t, watts, joules, known) if least_s is None else _moved(t, watts, joules, known, least_s)
+            own_s = (real(refresh_s) or 0.0) if rule == "counter" else None
+            more = _between(t, watts, joules, known) if own_s is None else _moved(t, watts, joules, known, own_s)
             low, high, risen = low + more[0], high + more[1], risen + more[2]
         # Each bound by itself: where the load moves between all rows the two lie far apart, and beside the high one the
         # low one would be nothing.
@@ -218,11 +227,13 @@ def _between(t: Floats, watts: Floats, joules: Floats, known: npt.NDArray[np.boo
 
 
 def _moved(
-    t: Floats, watts: Floats, joules: Floats, known: npt.NDArray[np.bool_], least_s: float
+    t: Floats, watts: Floats, joules: Floats, known: npt.NDArray[np.bool_], refresh_s: float
 ) -> tuple[float, float, float]:
-    """Energy of a counter by its powers since it moved before, twice, and what was counted."""
+    """Energy of a counter by its powers since it moved before, or over a refresh, and what was counted."""
     risen, broken = np.diff(joules), np.cumsum(~known)
     moves = np.flatnonzero(known & (risen != 0.0))
-    since, unbroken = np.maximum(np.diff(t[1:][moves]), least_s), np.diff(broken[moves]) == 0
-    made = float((watts[1:][moves][1:] * since)[unbroken].sum())
-    return made, made, float(risen[moves][1:][unbroken].sum())
+    since, told = np.diff(t[1:][moves]), np.diff(broken[moves]) == 0
+    told &= ~_left_as_it_was(since, watts, moves[1:], refresh_s)
+    least = (watts[1:][moves][1:] * since)[told]
+    most = (watts[1:][moves][1:] * np.maximum(since, refresh_s))[told]
+    return float(least.sum()), float(most.sum()), float(risen[moves][1:][told].sum())

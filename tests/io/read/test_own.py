@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -14,9 +15,11 @@ import pytest
 
 import pmtpy as pmt
 import pmtpy.io.read
+from pmtpy.core.channel import Channel, Identity, Quantity
 from pmtpy.core.clock import Anchor, ManualClock
 from pmtpy.core.rows import Frame
-from pmtpy.emulators.world import make_world
+from pmtpy.core.source import PolledSource, Traits
+from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, FileFormatError
 from pmtpy.io.convert import convert
 from pmtpy.io.read import Reader, load
@@ -138,6 +141,39 @@ def test_a_counter_that_is_polled_while_it_rests_contradicts_nothing(tmp_path: P
             clock.advance(0.05)
             sensor.read()
     assert not any("makes" in n for n in load(tmp_path / "a.csv").attrs["notes"])
+
+
+class Stated(PolledSource):
+    """A counter of millijoules that is stated to be renewed each 100 ms, as those of NVML are."""
+
+    def __init__(self, world: World, renewed_s: float) -> None:
+        super().__init__(world.clock)
+        self.world, self.renewed_s = world, renewed_s
+        self.traits, self.identity = Traits(), Identity("test", "card", virtual=True)
+        self.channels = (Channel("energy", Quantity.ENERGY, scale=1e-3, refresh_s=0.1, max_watts=1000.0),)
+
+    def poll(self) -> list[int]:
+        now_s = float(self.world.seconds_since_epoch(self.world.clock.now_ns()).item())
+        shown_s = np.array([math.floor(now_s / self.renewed_s + 1e-9) * self.renewed_s])
+        return [math.floor(1e3 * float(self.world.load.joules(shown_s)[0]) + 1e7)]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("renewed_s", [0.02, 0.1])
+def test_a_counter_that_moves_before_its_stated_refresh_contradicts_nothing(tmp_path: Path, renewed_s: float) -> None:
+    """Some boards renew it five times as often as others, and a poller is late now and then: a move comes soon."""
+    clock, path = ManualClock(), tmp_path / "a.csv"
+    source = Stated(make_world("square:low=60,high=300,hz=0.7", clock=clock), renewed_s)
+    with Sensor(source, "test", clock) as sensor:
+        sensor.start_dump(path)
+        for row in range(400):
+            clock.advance(0.05 + 0.045 * (row % 40 == 0) - 0.035 * (row % 40 == 1) + 0.004 * math.sin(row))
+            sensor.read()
+    table = load(path)
+    assert len(table) > 100
+    assert table.attrs["notes"] == []
 
 
 @pytest.mark.parametrize(
