@@ -182,7 +182,7 @@ def _power(
         window_s=timing.window_s,
         lag_s=timing.window_s / 2 if timing.window_s else None,
         gain_u=others.gain_u if others else GPU_U,
-        max_watts=most if energy else None,
+        max_watts=most,
         least_watts=_LEAST_WATTS if energy else 0.0,
         reference=timing.reference,
     )

@@ -1,0 +1,58 @@
+"""A load that begins and ends with a region, before a card's register of power has shown any of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pmtpy.core.clock import NS_PER_S
+from pmtpy.emulators.nvml import make_gpu
+from pmtpy.regions.measurement import Measurement
+from pmtpy.regions.region import Region
+from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.backends.nvml.rig import Rig
+
+IDLE, BUSY = 50.0, 280.0
+POLL_S = 0.05
+PHASES = 25  # of the registers, each of which is renewed each 100 ms, or 20
+
+
+def measured(card: str, kind: str, length_s: float, phase_s: float) -> tuple[Measurement, Measurement]:
+    """Return what is said of a block at once, and a while later."""
+    begin_s = 3.0 + phase_s
+    rig = Rig(make_gpu(card), load=f"steps:0={IDLE},{begin_s}={BUSY},{begin_s + length_s}={IDLE}")
+    with Sensor(rig.open(total=kind), "card", rig.clock, interval_s=POLL_S) as sensor:
+
+        def until(t_s: float) -> None:
+            """Poll as a poller does, which an end of a region does not wait for."""
+            end_ns = rig.world.epoch_ns + round(t_s * NS_PER_S)
+            while rig.clock.now_ns() < end_ns:
+                left_s = (end_ns - rig.clock.now_ns()) / NS_PER_S
+                rig.clock.advance(min(left_s, POLL_S))
+                if left_s >= POLL_S:
+                    acquisition_of(sensor).step()
+
+        until(begin_s)
+        with Region("work", {"card": sensor}) as region:
+            until(begin_s + length_s)
+        at_once = region["card"]
+        until(begin_s + 2.5)
+        return at_once, region["card"]
+
+
+@pytest.mark.parametrize(
+    ("card", "kind"), [("rtx3090", "instant"), ("rtx3090", "average"), ("h100", "instant"), ("p100", "instant")]
+)
+@pytest.mark.parametrize("length_s", [0.01, 0.05])
+def test_what_a_card_drew_at_rest_does_not_bound_a_load_that_nothing_has_shown(
+    card: str, kind: str, length_s: float
+) -> None:
+    """Of 50 ms of 280 W 3 +- 1 J were said: twice what was seen is no bound, what the board can draw is.
+
+    Later, too, where a sensor that looks away never saw it.
+    """
+    used = BUSY * length_s
+    held = [0, 0]
+    for phase in range(PHASES):
+        for when, m in enumerate(measured(card, kind, length_s, 0.1 * phase / PHASES)):
+            held[when] += abs(m.joules - used) <= 1.96 * m.uncertainty_joules
+    assert min(held) >= 0.93 * PHASES, held
