@@ -48,6 +48,10 @@ _ORDERS = {
 # Limits are kept on average, so a register may show more than the largest limit that can be set, for a moment. What is
 # above three times of it is no power of this board.
 _ABOVE_LIMIT = 3.0
+_UNKNOWN_WINDOW = (
+    "over which time a sample of the driver is a mean is not documented, perhaps a second: in a region of less than "
+    "some seconds that begins and ends with the work it may show too little, and the uncertainty does not hold that"
+)
 
 
 def discover(
@@ -243,6 +247,7 @@ def _open_samples(
             f"{board.name} has no buffer of power samples; open it without samples", fault
         ) from fault
     step_us = samples.step_us([t for t, _ in past])
+    identity = replace(identity, notes=(*identity.notes, _UNKNOWN_WINDOW))
     scope, most = (
         ("module", registers.MOST_WATTS) if facts.reads_module(board.name, Kind.INSTANT) else ("gpu", board.max_watts)
     )

@@ -34,6 +34,11 @@ def test_a_reader_that_was_held_up_for_ten_seconds_loses_nothing() -> None:
     assert block.raw[:, 0] == pytest.approx(shown * 1000, abs=1)
 
 
+def test_that_nothing_is_known_of_the_window_is_said() -> None:
+    (note,) = Rig().open(samples=True).identity.notes
+    assert "over which time a sample of the driver is a mean is not documented" in note
+
+
 def test_samples_that_the_ring_dropped_are_counted() -> None:
     rig = Rig(load=LOAD)
     source = rig.open(samples=True)
