@@ -217,11 +217,28 @@ class Causes:
             return 0.0
         spanned = seen.between.spanned_joules
         most = min(self._most_w() * seen.seconds, spanned)
-        short = self._share_untold(seen.seconds, self.needed_s) * most / 2.0 / _BOUND
-        # A counter has told no more than its moves have. What it is taken to have used may be far from the middle.
+        short = min(most / 2.0 / _BOUND, self._up_to(self._shown_joules()))
+        short *= self._share_untold(seen.seconds, self.needed_s)
+        # A counter has told no more than its moves have.
         most = min(2.0 * max(self.mean_w, seen.range_watts[1]) * seen.seconds, spanned)
         untold = self._share_untold(seen.between.told_s, max(self.needed_s, seen.between.longest_s))
-        return max(short, untold * math.hypot(most / 2.0 / _BOUND, most / 2.0 - seen.joules) if untold else 0.0)
+        return max(short, untold * self._up_to(most) if untold else 0.0)
+
+    def _up_to(self, most: float) -> float:
+        """How far anything from nothing to so much is off what was used, which may be far from the middle of that."""
+        return math.inf if math.isinf(most) else math.hypot(most / 2.0 / _BOUND, most / 2.0 - self.seen.joules)
+
+    def _shown_joules(self) -> float:
+        """What readings that have seen all of the interval leave room for, with as much again as for a steady load.
+
+        All that it used beyond the rest lies in the windows that reach into it, none of which shows more than the
+        highest.
+        """
+        seen, (low, high) = self.seen, self.seen.range_watts
+        if not self.power or seen.unseen_s or self.covers < 1.0:
+            return math.inf
+        beyond_rest = low * seen.seconds + (high - low) * (seen.seconds + self.needed_s)
+        return max(2.0 * max(self.mean_w, high) * seen.seconds, beyond_rest)
 
     def _share_untold(self, told_s: float, needed_s: float) -> float:
         """How far the interval is from one of which a whole reading has told: 1 where nothing has."""
