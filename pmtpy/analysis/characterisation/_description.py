@@ -75,15 +75,17 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     """Return the noise of a fit's residuals, and what it makes of its parameters, from its design."""
     noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
     late, alike_s = np.asarray(problem.late_s * design[:, 2], np.float64), fit.spread
-    if problem.own_s is not None:
-        # Of means residuals show by how much they are off, unless the few flanks were followed by as many parameters;
-        # that rows stood alike to all flanks that were seen, so that none is off, does not say that they would to one
-        # more. A flank between two samples is in two means, one between rows of a counter in one.
+    if problem.own_s is not None or problem.scattered:
+        # Of means, and of values of unknown ages, residuals show by how much they are off, unless the few flanks were
+        # followed by as many parameters; that rows stood alike to all flanks that were seen, so that none is off, does
+        # not say that they would to one more.
         flanks, followed = 2 * blocks(design[:, 0]), design.shape[1] - 2
         expected = max(float(late @ late), 1e-300)
         seen = float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9)
         late = late * math.sqrt(min(1.0, (flanks * seen / expected + 1.0) / (flanks + 1.0)))
-        alike_s += 2.0 * float(np.median(problem.own_s)) if problem.late_s else 0.0
+        if problem.own_s is not None and problem.late_s:
+            # A flank between two samples is in two means, one between rows of a counter in one.
+            alike_s += 2.0 * float(np.median(problem.own_s))
         late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
     prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit.family)))}
     if problem.own_s is not None:

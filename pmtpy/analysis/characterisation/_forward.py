@@ -98,6 +98,7 @@ class Problem:
     noise: float  # spectral density of the noise on the reference, watts squared times seconds; 0: none is seen
     reach_s: float  # half the length of the stretch in which an offset is looked for; a width is not wider either
     own_s: Floats | None = None  # over how much time before its instant each reading is a mean itself
+    scattered: bool = False  # whether nobody knows how old readings are: each may be off by ``jitter`` or less
     rest_w: float | None = None  # what was read before the load, at rest
 
     def at(self, point: Floats) -> Floats:
@@ -216,6 +217,7 @@ def problem_of(
         row,
         _noise(reference, step, cell) if cell else 0.0,
         (last - first) / 2.0,
+        scattered=updates.aged_s > 0.0,
     )
 
 

@@ -290,19 +290,27 @@ def _at_instants(updates: Updates, stamps_s: Floats) -> Updates:
     """Move updates to where stamps of new values put them: never early, and no later than those nearby say.
 
     Most stamps are exact, and some a poll late: what counts is how early they are, as the clock between them allows.
-    Where most are not, their times are too early by about as much as those usually are late.
+    Where most are not, their times are too early by about as much as those usually are late. A clock that jumped allows
+    nothing from one side of the jump to the other.
     """
     period = updates.period_s
     path = np.interp(stamps_s, updates.t_s, updates.t_s - period * updates.k)
     k = np.floor((stamps_s - path) / period + _EARLIEST)
     late = stamps_s - period * k
-    drift = RATE * stamps_s
-    behind = np.minimum.accumulate(late - drift) + drift
-    ahead = np.minimum.accumulate((late + drift)[::-1])[::-1] - drift
-    least = np.minimum(behind, ahead)
-    at = period * updates.k + np.interp(updates.k, k, least)
+    jumped = updates.jumped
+    # Each stretch between jumps has a number, and so has each jump.
+    stretches = np.cumsum(np.diff(jumped, prepend=jumped[:1]))
+    of = stretches[np.clip(np.searchsorted(updates.k, k), 0, len(stretches) - 1)]
+    least, at = late.copy(), updates.t_s.copy()
+    for stretch in np.unique(of).tolist():
+        some, mine = of == stretch, stretches == stretch
+        drift = RATE * stamps_s[some]
+        behind = np.minimum.accumulate(late[some] - drift) + drift
+        ahead = np.minimum.accumulate((late[some] + drift)[::-1])[::-1] - drift
+        least[some] = np.minimum(behind, ahead)
+        at[mine] = period * updates.k[mine] + np.interp(updates.k[mine], k[some], least[some])
     off = float(np.median(late - least))
-    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=off, moved_s=None)
+    return replace(updates, t_s=np.asarray(at, np.float64), jitter_s=off)
 
 
 def _renewed(watts: Floats) -> Bools:

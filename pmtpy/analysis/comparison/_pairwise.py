@@ -18,7 +18,7 @@ from pmtpy.analysis.characterisation.gain import Points, line_of, of_means, poin
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation
-from pmtpy.analysis.clocking import PublishingClock, estimate_updates, update_series
+from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.comparison.results import Compared, Trace
 from pmtpy.analysis.procedures.updates import updates_of
 from pmtpy.analysis.signal.clock_fit import ClockFit
@@ -96,7 +96,7 @@ class Prepared:
         """
         channel = self.channel
         if channel.refresh_s is None and not self.counted:
-            channel = channel.timed(refresh_s=self.updates.period_s)
+            channel = channel.timed(refresh_s=max(self.updates.period_s, self.updates.aged_s))
         return channel.response.delay_s, delay_u_s(channel)
 
     @property
@@ -141,11 +141,17 @@ def prepare(trace: Trace) -> Prepared:
         curve = PowerTrace.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
     ready = Prepared(trace, curve, curve, plain, None, counted, summed, {}, t, watts, usual_s(np.diff(t)))
+    aged_s = plain.period_s
     # A counter is renewed when its energy moves: its mean powers move with the load.
     values = trace.joules if counted and trace.joules is not None else trace.watts
     polls = (trace.t_s, values) if trace.polling is None else trace.polling.polls(trace.t_s, values, trace.lost)
     t, shown = tidy(*polls)
-    ready.lattice = ready.attempt("update_period_ms", lambda: _lattice(trace, t, shown))
+    try:
+        ready.lattice = _lattice(trace, t, shown)
+        aged_s = ready.lattice.period_s.value
+    except DeclinedError as error:
+        ready.declined["update_period_ms"] = str(error)
+        aged_s = error.bound_s if isinstance(error, FasterThanPollsError) else aged_s
     found = ready.lattice
     shown_s = found.period_s.value if found is not None else 0.0
     ready.curve = ready.shape = curve.read_at(t, shown_s)
@@ -154,6 +160,9 @@ def prepare(trace: Trace) -> Prepared:
         renewed_s = None if trace.polling is None else trace.polling.renewed(trace.t_s, values)
         ready.updates = update_series(t, shown, found, renewed_s)
         ready.shape = PowerTrace.from_samples(ready.updates.t_s, ready.updates.watts).read_at(t, shown_s)
+    elif not counted:
+        # Nobody followed the clock of these values: each may have been there since a renewal that nobody saw.
+        ready.updates = plain.aged(aged_s if trace.channel is None else trace.aged_s)
     return ready
 
 
@@ -275,16 +284,17 @@ def _holes(p: Prepared) -> str:
 def _clock(alignment: Alignment, fit: KernelFit | None, p: Prepared, base: Prepared) -> ClockFit:
     """Return how the clocks stand to each other: the lag less the age of what a reading averages.
 
-    What remains of the sensor's own lag is what is not stated of the age of its kernel's end. Where the kernel is not
+    What remains of the sensor's own lag is what is not stated of the age of its kernel's end, and how old values are on
+    average at rows whose clock nobody followed: half of the longest that they can be, or less. Where the kernel is not
     known, a reading may average over the time since the one before, or over what it is smoothed by, and be as old as
     that; energies have no age.
     """
-    lag = alignment.lag_s.moved(base.delay_s[0] - p.delay_s[0])
-    if fit is None:
-        oldest = 0.0 if p.summed else max(p.updates.period_s, alignment.width_s.high)
-        return replace(alignment, lag_s=Estimate(lag.value, lag.low - oldest, lag.high))
-    age = fit.best.lag_s.value - fit.best.offset_s.value
-    return replace(alignment, lag_s=lag.moved(-age))
+    lag, oldest = alignment.lag_s.moved(base.delay_s[0] - p.delay_s[0]), p.updates.aged_s / 2.0
+    if fit is not None:
+        lag = lag.moved(fit.best.offset_s.value - fit.best.lag_s.value)
+    elif not p.summed:
+        oldest = max(p.updates.period_s, p.updates.aged_s, alignment.width_s.high)
+    return replace(alignment, lag_s=Estimate(lag.value, lag.low - oldest, lag.high))
 
 
 def _clock_offset(clock: ClockFit, fit: KernelFit | None, p: Prepared, base: Prepared) -> Estimate:

@@ -44,9 +44,19 @@ class Updates:
         """Number of updates."""
         return len(self.k)
 
+    def aged(self, most_s: float) -> Updates:
+        """Return the series of values of which each may be older than its time, by any age up to the most."""
+        return replace(self, jitter_s=most_s / math.sqrt(12.0), aged_s=most_s, common_s=0.0)
+
     def shifted(self, by_s: float) -> Updates:
         """Return the series on a clock that is ahead by ``by_s``."""
         return replace(self, t_s=np.asarray(self.t_s + by_s, np.float64))
+
+    @property
+    def jumped(self) -> npt.NDArray[np.bool_]:
+        """Whether the phase jumped about each update."""
+        still = np.zeros(len(self), np.bool_)
+        return still if self.moved_s is None else np.asarray(self.moved_s >= _JUMPED * self.period_s, np.bool_)
 
     def between(self, start_s: float, end_s: float) -> Updates:
         """Return the updates published in ``[start_s, end_s)``."""
@@ -54,7 +64,7 @@ class Updates:
 
     def dated(self) -> Updates:
         """Return the updates whose times are known: where the phase jumped, each may be off by as much as that."""
-        return self if self.moved_s is None else self.where(self.moved_s < _JUMPED * self.period_s)
+        return self.where(~self.jumped)
 
     def telling(self, most: int) -> Updates:
         """Return that stretch of so many updates, one after the other, over which the readings vary most."""

@@ -104,6 +104,22 @@ def test_what_a_device_says_that_it_renewed_then_is_known_as_well_as_it_says(pol
     np.testing.assert_array_equal(updates.watts, watts[np.round((updates.t_s - stamps[0]) / 0.099993).astype(np.int64)])
 
 
+@pytest.mark.parametrize("jump_s", [0.03, -0.04])
+@pytest.mark.parametrize("polled_s", [0.007, 0.02])
+def test_a_phase_that_jumps_spoils_no_date_that_the_device_gave(polled_s: float, jump_s: float) -> None:
+    """Dates before it, or behind it, were early by as much as the jump, until a clock could have drifted that far."""
+    renewed = 0.03 + 0.1 * np.arange(400) + jump_s * (np.arange(400) >= 170)
+    shown = 100.0 + 20.0 * np.random.default_rng(3).standard_normal(len(renewed))
+    polling = Polling(polled_s, stamped=True, uncut=True)
+    times, values = polling.polls(renewed, shown)
+    updates = update_series(times, values, estimate_updates(times, values, uncut=True), polling.renewed(renewed, shown))
+    dated = updates.dated()
+    assert len(dated) >= 375  # but for a second or two about the jump
+    off = np.min(np.abs(dated.t_s[:, None] - renewed[None, :]), axis=1)
+    assert np.max(off) < 1e-9
+    assert dated.jitter_s < 1e-9
+
+
 def test_the_period_is_the_sensors_and_not_the_rhythm_of_the_rows() -> None:
     # Rows of another register 3 ms before most updates: their distances would be taken for those of the polls.
     bench = pseudo_random_bench(0.17)
