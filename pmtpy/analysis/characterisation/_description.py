@@ -75,17 +75,19 @@ def errors(problem: Problem, fit: Fit, design: Floats) -> tuple[Noise, Spread]:
     """Return the noise of a fit's residuals, and what it makes of its parameters, from its design."""
     noise = Noise.of(fit.residuals, problem.rounded, np.asarray(fit.gain * design[:, 0], np.float64))
     late, alike_s = np.asarray(problem.late_s * design[:, 2], np.float64), fit.spread
-    if problem.own_s is not None or problem.scattered:
-        # Of means, and of values of unknown ages, residuals show by how much they are off, unless the few flanks were
-        # followed by as many parameters; that rows stood alike to all flanks that were seen, so that none is off, does
-        # not say that they would to one more.
-        flanks, followed = 2 * blocks(design[:, 0]), design.shape[1] - 2
+    flanks, followed = 2 * blocks(design[:, 0]), design.shape[1] - 2
+    seen = float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9)
+    if problem.scattered:
+        # Residuals show how far ages scatter, unless the few flanks were followed by as many parameters.
+        aged = _shaken(problem, fit, late)
+        late = np.hypot(problem.row_s * design[:, 2], _share(aged, seen) * aged)
+    if problem.own_s is not None:
+        # Of means residuals show by how much they are off, unless the few flanks were followed by as many parameters;
+        # that rows stood alike to all flanks that were seen, so that none is off, does not say that they would to one
+        # more. A flank between two samples is in two means, one between rows of a counter in one.
         expected = max(float(late @ late), 1e-300)
-        seen = float(fit.residuals @ fit.residuals) * flanks / max(flanks - followed, 1e-9)
         late = late * math.sqrt(min(1.0, (flanks * seen / expected + 1.0) / (flanks + 1.0)))
-        if problem.own_s is not None and problem.late_s:
-            # A flank between two samples is in two means, one between rows of a counter in one.
-            alike_s += 2.0 * float(np.median(problem.own_s))
+        alike_s += 2.0 * float(np.median(problem.own_s)) if problem.late_s else 0.0
         late = np.where(np.abs(fit.residuals) > np.abs(late), fit.residuals, late)
     prior = {i: Number(0.0, problem.reach_s) for i in range(2, 3 + len(widths_of(fit.family)))}
     if problem.own_s is not None:
@@ -143,13 +145,34 @@ def misfits(problem: Problem, least: Fit, noise: Noise) -> Callable[[Fit], float
     One that sees no edge moves with none: by another's slopes it would be forgiven what it does not explain.
     """
     told, density = told_by(problem, least), _density(problem, least)
+    seen = float(least.residuals @ least.residuals)
+    scattered = _share(_shaken(problem, least, np.zeros(0)), seen) if problem.scattered else 1.0
 
     def misfit(fit: Fit) -> float:
         slope, share = _by(problem, fit, "offset", problem.step_s, density)
-        shaken = replace(noise, late=np.asarray(problem.jitter * slope * share, np.float64))
+        late = _shaken(problem, fit, np.asarray(problem.jitter * slope * share, np.float64))
+        shaken = replace(noise, late=scattered * late)
         return shaken.misfit(problem.t, told(fit)) + problem.unusual(fit) ** 2
 
     return misfit
+
+
+def _share(late: Floats, seen: float) -> float:
+    """Return by what share errors of the instants are less than expected: no more squares are theirs than are left."""
+    return math.sqrt(min(1.0, seen / max(float(late @ late), 1e-300)))
+
+
+def _shaken(problem: Problem, fit: Fit, slopes: Floats) -> Floats:
+    """Return what an error of its instant, of one standard deviation, does to each reading.
+
+    As its slope says, if such errors are small beside the kernel. An age that nobody knows may be longer than all of a
+    kernel: it does no more than what there is to see in that time.
+    """
+    if not problem.scattered:
+        return slopes
+    later, earlier = (fit.point + by * np.eye(len(fit.point))[0] for by in (problem.jitter, -problem.jitter))
+    apart = problem.filtered(later, fit.family) - problem.filtered(earlier, fit.family)
+    return np.asarray(fit.gain * apart / 2.0, np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,6 +201,22 @@ def test_polls_that_do_not_follow_a_register_tell_its_times_no_better_than_value
     assert window is None or window.contains(0.12)
 
 
+def test_values_that_are_new_at_each_row_show_that_they_are_not_old() -> None:
+    """Means of the 0.1 s before each row, about as far apart: nothing scatters on the flanks, though nobody says so."""
+    bench = pseudo_random_bench(0.37, 30.0)
+    reads = np.cumsum(np.random.default_rng(2).uniform(0.09, 0.11, 290))[2:]
+    means = (bench.load.joules(reads) - bench.load.joules(reads - 0.1)) / 0.1
+    watts = np.round(means + 0.2 * np.random.default_rng(3).standard_normal(len(reads)), 2)
+    found = compare([meter(bench), Trace("log", reads + 0.25, watts)])["log"]
+    assert found.kernel is not None
+    assert found.kernel.family == "boxcar"
+    assert found.lag_s is not None
+    assert found.lag_s.value == pytest.approx(0.3, abs=4e-4)  # a row of the meter is 0.5 ms
+    assert found.lag_s.half_width < 4e-4
+    assert found.clock is not None
+    assert found.clock.rate.half_width < 4e-5
+
+
 def test_the_readings_of_a_reference_may_be_means_as_well() -> None:
     bench = pseudo_random_bench(0.13, SECONDS)
     ends = np.arange(0.0137, SECONDS, 0.02)
