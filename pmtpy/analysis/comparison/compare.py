@@ -17,7 +17,7 @@ import numpy as np
 from pmtpy.analysis.comparison._pairwise import Follows, Prepared, against, alone, prepare
 from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies, Trace
 from pmtpy.analysis.energy.estimate import region_energy, stamps_around_s
-from pmtpy.analysis.signal.estimate import Z95, Estimate
+from pmtpy.analysis.signal.estimate import SHIFTS, Z95, Estimate, moved_either_way
 from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
@@ -178,9 +178,11 @@ def _carried_u_s(owner: Prepared, laid: Iterable[Compared], span: Span) -> float
 
 
 def _moved_j(base: Prepared, span: Span, by_s: float) -> float:
-    """By how much the reference's energy of a region changes where this is moved by so much, either way."""
-    at = [base.curve.energy(span.start + by, span.end + by) for by in (-by_s, 0.0, by_s)]
-    return max(abs(at[0] - at[1]), abs(at[2] - at[1]))
+    """By how much the reference's energy of a region changes where this is off by so much, one standard deviation."""
+    by = by_s * np.concatenate([[0.0], SHIFTS, -SHIFTS])
+    joules = base.curve.until(span.end + by) - base.curve.until(span.start + by)
+    later, earlier = np.split(joules[1:] - joules[0], 2)
+    return float(moved_either_way(later, earlier))
 
 
 def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool) -> Energy | None:
@@ -201,7 +203,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
 
     aged_s = p.trace.aged_s if own or not is_power(channel) else 0.0
     interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s, spacing_s=p.spacing_s)
-    first, last = p.t_s.searchsorted([start - time_u_s, end + time_u_s]).tolist()
+    first, last = p.t_s.searchsorted([start - SHIFTS[-1] * time_u_s, end + SHIFTS[-1] * time_u_s]).tolist()
     near = slice(max(0, first - CONTEXT_ROWS), last + CONTEXT_ROWS)
     (statistics,) = summarise([channel], np.asarray(p.t_s[near] - start, np.float64), p.watts[None, near], interval)
     judged = uncertainty_budget(channel, statistics)

@@ -28,6 +28,9 @@ MIN_EXPLAINED = 0.5  # share of a variance, or of changes: what explains less of
 ONE_CLOCK_RATE = 1e-6  # by which one clock may seem to run from itself
 _HALVINGS = 40  # of the range in which a quantile is sought: to 1e-12 of it
 _MOST_PLACES = 12  # of an interval in the unit that the caller chose
+# By how many standard deviations instants are moved one way, to see what that changes.
+SHIFTS = np.arange(0.1, 3.0, 0.2)
+_SHIFT_WEIGHTS = np.exp(-0.5 * SHIFTS**2) / float(np.exp(-0.5 * SHIFTS**2) @ SHIFTS**2)
 NO_VALUE = "-"  # stands where there is no estimate
 
 
@@ -134,6 +137,16 @@ def median(values: Floats) -> float:
         return math.nan
     parted = np.partition(values, [last // 2, (last + 1) // 2, last])
     return float(parted[last // 2] + parted[(last + 1) // 2]) / 2.0 if parted[last] == parted[last] else math.nan
+
+
+def moved_either_way(later: Floats, earlier: Floats) -> Floats:
+    """Return what an error of instants does, one standard deviation, from what ``SHIFTS`` either way change.
+
+    Root mean square over a normal distribution, on that side which does more: what changes in proportion changes by one
+    deviation's worth, and short bursts that one deviation would leap over count. Shapes (..., shifts) to (...).
+    """
+    sides = (np.sqrt(changes**2 @ _SHIFT_WEIGHTS) for changes in (later, earlier))
+    return np.maximum(*sides)
 
 
 def robust_sd(values: Floats) -> float:

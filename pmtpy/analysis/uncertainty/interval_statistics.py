@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.analysis.signal.estimate import SHIFTS, moved_either_way
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.analysis.uncertainty._counter_ends import Cells
@@ -401,16 +402,15 @@ class _Together:
     def _energies(self, length: float, time_u: float) -> tuple[list[float], list[float]]:
         """By how much the energy is late, and what the clock costs."""
         instants = self._late_instants(length)
-        if time_u:
-            instants += [time_u, length + time_u, -time_u, length - time_u]
-        run = self._running(np.array(instants))
-        late = self._late(run, length)
-        clock = [0.0] * len(run)
-        if time_u:
-            later = run[:, 5] - run[:, 2] - run[:, 4] + run[:, 0]
-            earlier = run[:, 2] - run[:, 7] - run[:, 0] + run[:, 6]
-            clock = np.maximum(abs(later), abs(earlier)).tolist()
-        return late, clock
+        if not time_u:
+            run = self._running(np.array(instants))
+            return self._late(run, length), [0.0] * len(run)
+        by = time_u * np.concatenate([SHIFTS, -SHIFTS])
+        run = self._running(np.concatenate([instants, by, length + by]))
+        starts, ends = np.split(run[:, len(instants) :], 2, axis=1)
+        changes = ends - starts - (run[:, 2] - run[:, 0])[:, None]
+        later, earlier = np.split(changes, 2, axis=1)
+        return self._late(run, length), moved_either_way(later, earlier).tolist()
 
     def late(self, length: float) -> list[float]:
         """By how much the energy is late, alone."""

@@ -126,6 +126,27 @@ def test_a_row_without_the_instant_of_renewal_may_show_what_was_so_a_poll_ago() 
     )
 
 
+def test_bursts_that_a_clock_leaps_over_count() -> None:
+    # 100 W for 20 ms in each 100 ms, and times that are 0.1 s off: one burst later is no change, half a period is all.
+    t_s, time_u_s = np.arange(-1.0, 1.0, 0.001), 0.1
+    power = Channel("power", Quantity.POWER, refresh_s=0.001, window_s=0.001)
+    watts = np.where((t_s + 0.0005) % 0.1 < 0.02, 100.0, 0.0)
+    (seen,) = summarise([power], t_s, watts[None], Interval(0.02, [2.0], [0.0], time_u_s=time_u_s))
+    assert seen.rows == 20
+    # By a triangle of the phase: 2 J at 0, 0 J from 20 to 80 ms.
+    by = np.random.default_rng(0).normal(0.0, time_u_s, 100_000) % 0.1
+    changes = 2.0 - 2.0 * np.maximum(0.0, 1.0 - np.minimum(by, 0.1 - by) / 0.02)
+    assert seen.clock_joules == pytest.approx(float(np.sqrt(np.mean(changes**2))), rel=0.2)
+
+
+def test_a_steady_power_that_begins_with_the_region_changes_by_one_deviation() -> None:
+    t_s, time_u_s = np.arange(-2.0, 4.0, 0.01), 0.1
+    power = Channel("power", Quantity.POWER, refresh_s=0.01, window_s=0.01)
+    watts = np.where(t_s < 0.0, 0.0, 100.0)
+    (seen,) = summarise([power], t_s, watts[None], Interval(1.0, [100.0], [0.0], time_u_s=time_u_s))
+    assert seen.clock_joules == pytest.approx(100.0 * time_u_s, rel=0.1)
+
+
 def test_a_region_that_begins_before_the_second_row_of_a_counter_began_in_all_of_the_gap_between_the_two() -> None:
     """The first row has no power: how far it moved in the gap is told by the mean of the gap and by what came next."""
     t_s = np.array([-0.03, 0.05, 0.07, 0.16, 0.18, 0.20])
