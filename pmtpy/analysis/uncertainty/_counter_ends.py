@@ -29,6 +29,9 @@ class Cells(NamedTuple):
         Of the interval.
     goes_on : bool
         Whether the power of the last move was taken to go on to the end, where that lies behind it.
+    told_before : bool
+        Whether a whole time between moves, before the one in which the interval begins, told the power before it. If
+        not, the first row is the one with which counting began, whose power is not known.
     """
 
     t: Floats
@@ -36,6 +39,7 @@ class Cells(NamedTuple):
     watts: Floats
     length: float
     goes_on: bool
+    told_before: bool = True
 
     def open_joules(self, ages_s: tuple[float, ...], swing_w: Floats, most_w: Floats) -> Floats:
         """Return by how much the energy may be off, for loads that change once between two moves.
@@ -103,6 +107,8 @@ class Cells(NamedTuple):
         none = np.zeros(len(watts))
         if i >= len(t):  # it has not moved since: nothing is told of the power inside
             return none, none
+        if not self.told_before:
+            return self._any(i, age_s, end, most_w), self._any(j, age_s, end, most_w) if i < j < len(t) else none
         before = watts[:, i - 1]
         first = (self._between(i) - before) * (age_s - t[i - 1])
         if j >= len(t):
@@ -117,6 +123,17 @@ class Cells(NamedTuple):
             share = np.minimum(1.0, least / np.minimum(first + last, -1e-300))
             first, last = first * share, last * share
         return first, last
+
+    def _any(self, k: int, begin: float, end: float, most_w: Floats) -> Floats:
+        """Return what the line to a move may be off at most where all of its energy, or none, was used inside.
+
+        If the power of that move was taken to go on, as much more; but not more than there can be.
+        """
+        whole = self.joules[:, k] - self.joules[:, k - 1]
+        told_s = min(float(self.t[k]), end) - max(float(self.t[k - 1]), begin)
+        inside = self._between(k) * told_s
+        carried = self.length / told_s if self.goes_on and k == len(self.t) - 1 and self.t[k] < end else 1.0
+        return np.asarray(np.minimum(np.maximum(inside, whole - inside) * carried, most_w * self.length), np.float64)
 
     def _between(self, k: int) -> Floats:
         """Mean power on the line to a move."""

@@ -134,13 +134,28 @@ def _sorted(
         power = watts[columns] if whole else watts[columns][:, mask]
         own_t = t_s if whole else t_s[mask]
         together = _Together([channels[i] for i in columns], t_s, own_t, power, spacing_s=spacing_s, aged_s=aged_s)
-        # A whole time between moves before the one in which the interval begins tells what the power was before it.
-        if shown is not None and not together.power and together.refresh and own_t.searchsorted(0.0, "right") >= 2:
-            together.shown = shown[columns] if whole else shown[columns][:, mask]
+        if shown is not None and not together.power and together.refresh:
+            together.lines = _lines(t_s, mask, shown[columns], power)
         if not whole and moved is not None:
             rested = known[columns[0]] & ~mask & ~moved[columns[0]]
             together.moves = Moves.of(t_s, own_t, together.refresh, known[columns[0]], rested)
         yield columns, together
+
+
+def _lines(all_t: Floats, moved: npt.NDArray[np.bool_], shown: Floats, watts: Floats) -> Cells | None:
+    """Return the times between moves, of counters whose energy goes by lines from one to the next; None: unknown.
+
+    A whole time before the one in which the interval begins tells what the power was before it. A sensor that was
+    opened just before has none: then the row with which it began to count begins the first of these times.
+    """
+    rows = np.flatnonzero(moved)
+    told = int(all_t[rows].searchsorted(0.0, "right")) >= 2
+    if not told:
+        if not len(rows) or not rows[0] or all_t[rows[0] - 1] > 0.0:
+            return None
+        rows = np.concatenate(([rows[0] - 1], rows))
+        watts = np.concatenate((watts[:, :1], watts), axis=1)
+    return Cells(all_t[rows], shown[:, rows], watts, 0.0, goes_on=False, told_before=told)
 
 
 def _alike(channels: Sequence[Channel], known: npt.NDArray[np.bool_], used: npt.NDArray[np.bool_]) -> list[list[int]]:
@@ -175,7 +190,7 @@ class _Together:
         response = self.like.response
         self.low_pass_s = response.tau_s if self.power and not self.held and not response.window_s else 0.0
         self.moves = Moves(all_t, t, self.refresh)
-        self.shown: Floats | None = None  # joules, shape (g, n), of counters that go by lines from move to move
+        self.lines: Cells | None = None  # of counters that go by lines from move to move
 
     def seen(self, interval: Interval, columns: Sequence[int]) -> list[IntervalStatistics]:
         """Return what was seen of each channel."""
@@ -374,7 +389,7 @@ class _Together:
         # Beyond the newest row the power of the last move was taken to go on: that is "ahead", and no age.
         clean = not on_row and self.moves.clean(beside, gap if inner else 0.0)
         prompt = not on_row and (clean or self.moves.prompt(at, after))
-        by_lines = prompt and self.shown is not None
+        by_lines = prompt and self.lines is not None
         old = aged if clean or by_lines else self.oldest
         if not prompt:
             old = max(old, self.moves.age_s(at, after))
@@ -388,11 +403,12 @@ class _Together:
 
     def _between(self, length: float, aged: float, *, goes_on: bool) -> list[Between] | None:
         """Say what the times between moves leave open; ``goes_on``: to the end, with the power of the last move."""
-        if self.shown is None:
+        if self.lines is None:
             return None
-        cells = Cells(self.t, self.shown, self.p, length, goes_on)
+        cells = self.lines._replace(length=length, goes_on=goes_on)
         lowest, highest = self.p.min(axis=1), self.p.max(axis=1)
-        opened = cells.open_joules((0.0, aged / 2.0, aged), highest - lowest, 2.0 * highest).tolist()
+        most = 2.0 * highest if cells.told_before else np.full(len(highest), self.like.max_watts or math.inf)
+        opened = cells.open_joules((0.0, aged / 2.0, aged), highest - lowest, most).tolist()
         told_s, longest_s = cells.told_s(aged) if goes_on else math.inf, cells.longest_s()
         both = zip(opened, cells.spanned_joules(aged).tolist(), strict=True)
         return [Between(each, told_s, longest_s, spanned) for each, spanned in both]

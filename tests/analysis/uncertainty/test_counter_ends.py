@@ -72,3 +72,24 @@ def test_no_more_is_inside_than_the_times_between_moves_hold() -> None:
     at = cells(0.0, 0.05, 0.02)
     assert at.spanned_joules(0.0)[0] == pytest.approx(LOW * 0.15 + HIGH * 0.05)  # from 0.08 s before to 0.12 s
     assert at.longest_s() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("begin_s", [-0.02, 0.01, 0.03])  # of the load, which lasts until it is asked, or for 20 ms
+@pytest.mark.parametrize("until_s", [0.02, 1.0])
+@pytest.mark.parametrize("length_s", [0.03, 0.13])
+def test_before_a_whole_time_between_moves_has_told_the_power_all_or_none_of_one_may_be_inside(
+    begin_s: float, until_s: float, length_s: float
+) -> None:
+    """A sensor that was opened 40 ms before the region, and has moved once or twice since."""
+
+    def used(t_s: Floats) -> Floats:
+        return np.asarray(HIGH * np.clip(t_s - begin_s, 0.0, until_s), np.float64)
+
+    moved = np.array([-0.04, 0.06, 0.16])[: 2 if length_s < 0.06 else 3]
+    joules = used(moved)
+    watts = np.diff(joules, prepend=0.0) / 0.1
+    at = Cells(moved, joules[None], watts[None], length_s, goes_on=False, told_before=False)
+    true = float(np.diff(used(np.array([0.0, length_s])))[0])
+    opened = at.open_joules((0.0,), NO_SWING, MOST_W)[0]
+    assert abs(true - by_lines(at)) <= opened + 1e-9
+    assert opened <= at.spanned_joules(0.0)[0]  # nor is more open than there is
