@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pmtpy._handlers import of_a_handler
-from pmtpy.backends._sysfs import entries, optional_text
+from pmtpy.backends._sysfs import entries, optional_number, optional_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +42,9 @@ def scan(root: Path) -> tuple[tuple[Folder, ...], tuple[str, ...]]:
     """List the folders below a root of sysfs, and links that lead nowhere (a masked tree of devices)."""
     listing = entries(root / "class/hwmon")
     return tuple(describe(path) for path in listing.paths), listing.dangling
+
+
+def limit_w(place: Path, number: int) -> float | None:
+    """Return the largest limit of a power; 0 stands for one that is switched off."""
+    stated = [optional_number(place / f"power{number}_{kind}") for kind in ("max", "rated_max", "crit", "cap_max")]
+    return max([microwatts * 1e-6 for microwatts in stated if microwatts], default=None)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmtpy.backends._assumed_gain import GPU_U
-from pmtpy.backends.amdsmi._device import MOST_WATTS, Library, accumulator, megahertz, number, watts
+from pmtpy.backends._card_limit import most_watts
+from pmtpy.backends.amdsmi._device import MOST_WATTS, Library, accumulator, limit_w, megahertz, number, watts
 from pmtpy.core.channel import Channel, Quantity
 
 _REFERENCE = "AMD SMI API reference"
@@ -36,6 +37,7 @@ class Registers:
     power_call: str  # the call that answers it
     energy: bool  # whether there is an accumulator
     channels: tuple[Channel, ...]  # energy and powers, the one that makes the total first
+    most_watts: float  # more than this no power of the card can be
     values: tuple[Value, ...]
 
 
@@ -47,23 +49,24 @@ _POWER_CALLS = ("amdsmi_get_power_info", "amdsmi_get_gpu_metrics_info")
 def find(library: Library, handle: object, domain: str, *, energy: bool) -> Registers | None:
     """Ask for every register once; None where the device has neither power nor energy (a partition, a second die)."""
     powers: tuple[str, ...] = ()
+    most = most_watts(limit_w(library.details("amdsmi_get_power_cap_info", handle)), MOST_WATTS)
     call = ""
     for call in (*_POWER_CALLS, *_POWER_CALLS):  # 'N/A' now and then passes at once
         answer = library.details(call, handle)
-        powers = tuple(key for key in _POWERS if watts(answer.get(key)) is not None)
+        powers = tuple(key for key in _POWERS if watts(answer.get(key), most) is not None)
         if powers:
             break
     counted = accumulator(library.optional("amdsmi_get_energy_count", handle)) if energy else None
-    channels = [_power_channel(key, domain) for key in powers]
+    channels = [_power_channel(key, domain, most) for key in powers]
     if counted is not None:
-        channels.insert(0, _energy_channel(counted[1], domain))
+        channels.insert(0, _energy_channel(counted[1], domain, most))
     if not channels:
         return None
     values = tuple(v for v in _values(library, handle) if v.ask(library, handle) is not None)
-    return Registers(powers, call, counted is not None, tuple(channels), values)
+    return Registers(powers, call, counted is not None, tuple(channels), most, values)
 
 
-def _power_channel(key: str, domain: str) -> Channel:
+def _power_channel(key: str, domain: str, most: float) -> Channel:
     mean_s = ASSUMED_MEAN_S if key == "average_socket_power" else None
     return Channel(
         _POWERS[key],
@@ -74,12 +77,12 @@ def _power_channel(key: str, domain: str) -> Channel:
         window_s=mean_s,
         lag_s=mean_s / 2 if mean_s else None,
         gain_u=GPU_U,
-        max_watts=MOST_WATTS,
+        max_watts=most,
         reference=f"{_REFERENCE}: amdsmi_get_power_info; accuracy {_ACCURACY}",
     )
 
 
-def _energy_channel(joules_per_count: float, domain: str) -> Channel:
+def _energy_channel(joules_per_count: float, domain: str, most: float) -> Channel:
     return Channel(
         "gpu.energy",
         Quantity.ENERGY,
@@ -88,7 +91,7 @@ def _energy_channel(joules_per_count: float, domain: str) -> Channel:
         label="energy_accumulator",
         refresh_s=REFRESH_S,
         gain_u=GPU_U,
-        max_watts=MOST_WATTS,
+        max_watts=most,
         least_watts=_LEAST_WATTS,
         reference=f"{_REFERENCE}: amdsmi_get_energy_count; accuracy {_ACCURACY}",
     )

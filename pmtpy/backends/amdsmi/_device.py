@@ -10,6 +10,7 @@ import contextlib
 import io
 import math
 import re
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -52,6 +53,8 @@ _LIBRARY_OF = ((7, 26), (6.4, 25), (6.1, 24), (5, 23))
 _LEAST_LIBRARY = 20
 
 MOST_WATTS = 5_000.0  # of a card; beyond it: sentinels of every width, and microwatts
+# A cap beyond this is in microwatts, and one below the other no cap: the sentinel 0xFFFF in microwatts.
+_MOST_CAP_WATTS, _LEAST_CAP_WATTS = 10_000.0, 1.0
 
 
 class Fault(Exception):  # noqa: N818  (internal: becomes one of pmtpy's errors at the edge)
@@ -192,14 +195,24 @@ def number(answer: object) -> float | None:
     return float(answer)
 
 
-def watts(answer: object) -> float | None:
+def watts(answer: object, most: float = MOST_WATTS) -> float | None:
     """Return a power in watts, or None.
 
-    Zero is no reading: the second die of a card reports it, as does a layout that has moved. Beyond 5 kW it is a
-    sentinel of some width, or microwatts.
+    Zero is no reading: the second die of a card reports it, as does a layout that has moved. Beyond what a card can
+    draw it is a sentinel of some width, or microwatts.
     """
     value = number(answer)
-    return value if value is not None and 0 < value <= MOST_WATTS else None
+    return value if value is not None and 0 < value <= most else None
+
+
+def limit_w(cap: Mapping[str, Any]) -> float | None:
+    """Return the largest limit that an answer about the power cap names, or None.
+
+    It is in watts before release 6.1.2 and in microwatts from then on, whatever the wrapper calls them.
+    """
+    named = [number(cap.get(key)) or 0.0 for key in ("max_power_cap", "default_power_cap", "power_cap")]
+    scaled = [value * 1e-6 if value > _MOST_CAP_WATTS else value for value in named]
+    return max([value for value in scaled if _LEAST_CAP_WATTS <= value <= MOST_WATTS], default=None)
 
 
 def accumulator(answer: object) -> tuple[float, float, float | None] | None:

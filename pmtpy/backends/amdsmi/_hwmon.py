@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pmtpy.backends import _hwmon
 from pmtpy.backends._assumed_gain import GPU_U
+from pmtpy.backends._card_limit import most_watts
 from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, optional_number, optional_text
 from pmtpy.backends.amdsmi._channels import ASSUMED_MEAN_S
@@ -79,6 +80,7 @@ def unstated_means(channels: Sequence[Channel]) -> tuple[str, ...]:
 
 def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Path, ...]]:
     found: list[tuple[Channel, Path]] = []
+    most = most_watts(_hwmon.limit_w(folder, 1), MOST_WATTS)
     for file, name in _POWERS:
         if (optional_number(folder / file) or 0) > 0:
             label = optional_text(folder / "power1_label") or file
@@ -92,6 +94,7 @@ def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Pat
                 window_s=mean_s,
                 lag_s=mean_s / 2 if mean_s else None,
                 gain_u=GPU_U,
+                max_watts=most,
                 reference=_REFERENCE,
             )
             found.append((power, folder / file))
@@ -121,10 +124,10 @@ class HwmonSource(PolledSource):
         self._registers = Registers(lambda: self._files)
 
     def poll(self) -> Sequence[float]:
-        """Read every file once. A power of zero, or beyond 5 kW, is no reading."""
+        """Read every file once. A power of zero, or beyond what the card can draw, is no reading."""
         counts = self._registers.numbers()
         for channel, count in zip(self.channels[: self._powers], counts, strict=False):
-            if not 0 < count <= 1e6 * MOST_WATTS:
+            if not 0 < count * channel.scale <= (channel.max_watts or MOST_WATTS):
                 msg = f"amdsmi {self.identity.serial}: {channel.name}: the driver says {count} uW, which is impossible"
                 raise ReadError(msg)
         return counts

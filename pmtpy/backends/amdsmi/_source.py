@@ -148,7 +148,7 @@ class SmiSource(PolledSource):
         for _ in range(2):  # 'N/A' now and then passes at once
             answer = self._asked(self._registers.power_call)
             known = answer if isinstance(answer, dict) else {}
-            read = [watts(known.get(key)) for key in self._registers.powers]
+            read = [watts(known.get(key), self._registers.most_watts) for key in self._registers.powers]
             if None not in read:
                 break
         return [math.nan if w is None else w for w in read]

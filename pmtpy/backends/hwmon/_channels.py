@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from pmtpy.backends import _card_limit
 from pmtpy.backends._assumed_gain import GPU_U, METER_U
 from pmtpy.backends.hwmon._device import Attribute, Chip, is_xrt
 
@@ -77,7 +78,7 @@ def most_watts(domain: str, limit_w: float | None = None) -> float:
     """
     if not domain.startswith("gpu/"):
         return 20_000.0
-    return 3.0 * limit_w if limit_w is not None and limit_w > 0 else 5_000.0
+    return _card_limit.most_watts(limit_w, 5_000.0)
 
 
 def least_watts(domain: str, kind: str) -> float:

@@ -106,7 +106,7 @@ def _attribute(path: Path, match: re.Match[str], chip: str) -> Attribute | None:
         label = optional_text(path.with_name(f"{stem}_oem_info")) or ""
     window = _milliseconds(path.with_name(f"{stem}_average_interval")) if form == "average" else None
     error = _error(path.with_name(f"{stem}_accuracy"))
-    return Attribute(path, kind, number, form == "average", label, window, error, _limit_w(path.parent, number))
+    return Attribute(path, kind, number, form == "average", label, window, error, _hwmon.limit_w(path.parent, number))
 
 
 def is_xrt(chip: str) -> bool:
@@ -115,12 +115,6 @@ def is_xrt(chip: str) -> bool:
     Facts: ``Xilinx/XRT``, ``src/runtime_src/core/pcie/driver/linux/xocl/subdev/{xmc,xmc_u2,hwmon_sdm}.c``.
     """
     return re.fullmatch(r"xilinx_.*[_-](mgmt|user)", chip) is not None
-
-
-def _limit_w(place: Path, number: int) -> float | None:
-    """Return the largest limit of a power; 0 stands for one that is switched off."""
-    stated = [optional_number(place / f"power{number}_{kind}") for kind in ("max", "rated_max", "crit", "cap_max")]
-    return max([microwatts * 1e-6 for microwatts in stated if microwatts], default=None)
 
 
 def _error(path: Path) -> float | None:

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.backends._assumed_gain import GPU_U
+from pmtpy.backends._card_limit import most_watts
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import _channels as registers
 from pmtpy.backends.nvml import _errors as errors
@@ -45,9 +46,6 @@ _ORDERS = {
     "instant": (Kind.INSTANT, Kind.AVERAGE),
     "average": (Kind.AVERAGE, Kind.INSTANT),
 }
-# Limits are kept on average, so a register may show more than the largest limit that can be set, for a moment. What is
-# above three times of it is no power of this board.
-_ABOVE_LIMIT = 3.0
 _UNKNOWN_WINDOW = (
     "over which time a sample of the driver is a mean is not documented, perhaps a second: in a region of less than "
     "some seconds that begins and ends with the work it may show too little, and the uncertainty does not hold that"
@@ -217,8 +215,7 @@ def _board(
             domain = f"{module}/{domain}"
     if (with_nvml.optional(_pair, "nvmlDeviceGetMigMode", handle) or (0, 0))[0]:
         notes.append("MIG is on: power and energy are those of the whole GPU, shared by all its parts")
-    limits = _limits_mw(with_nvml, handle)
-    most = min(_ABOVE_LIMIT * limits / 1e3 or registers.MOST_WATTS, registers.MOST_WATTS)
+    most = most_watts(_limits_mw(with_nvml, handle) / 1e3, registers.MOST_WATTS)
     return registers.Board(gpu.name, with_nvml.driver, generation, domain, module, most), notes
 
 

@@ -44,6 +44,7 @@ class VirtualCard:
     shows: dict[str, int] = field(default_factory=dict)
     count: int = 10_000_000  # what the accumulator showed at the epoch of the load
     frozen_ns: int | None = None  # instant at which its registers stopped to refresh
+    cap: int = 0  # the largest limit, in microwatts or watts as releases differ; 0: the driver tells none
     millidegrees: bool = False  # whether temperatures come in thousandths
     slowed_by: tuple[str, ...] = ()  # what holds its clocks back now, as the library's structure calls it: ``ppt_pwr``
 
@@ -104,6 +105,7 @@ class VirtualSmi:
         self._device: dict[str, Callable[..., int]] = {
             "amdsmi_get_processor_type": lambda _card, out: _set(out, 1),  # AMD_GPU
             "amdsmi_get_power_info": self._power,
+            "amdsmi_get_power_cap_info": self._cap,
             "amdsmi_get_energy_count": self._energy,
             "amdsmi_get_temp_metric": self._temperature,
             "amdsmi_get_clock_info": self._clock,
@@ -192,6 +194,13 @@ class VirtualSmi:
         info.socket_power = info.current_socket_power if card.current else info.average_socket_power
         info.gfx_voltage = info.soc_voltage = info.mem_voltage = UNKNOWN
         info.power_limit = 750_000_000
+        return OK
+
+    def _cap(self, card: VirtualCard, _sensor: Any, out: Any) -> int:
+        if not card.cap:
+            return NOT_SUPPORTED
+        info = out._obj  # noqa: SLF001  (as above)
+        info.power_cap = info.default_power_cap = info.max_power_cap = card.cap
         return OK
 
     def _energy(self, card: VirtualCard, count: Any, unit: Any, stamp: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from pmtpy.core.clock import NS_PER_S
@@ -47,3 +49,18 @@ def test_what_an_accumulator_counted_since_its_opening_may_all_be_of_the_region_
     found = [measured(VirtualCard("AMD Instinct MI300X", average=False), opened_s, length_s) for opened_s in OPENED_S]
     held = sum(abs(m.joules - used) <= 1.96 * m.uncertainty_joules for m in found)
     assert held >= 0.93 * len(found), held
+
+
+@pytest.mark.parametrize("cap", [750, 750_000_000])  # before release 6.1.2, and since
+def test_three_times_the_largest_cap_is_the_most_that_a_card_can_draw(cap: int) -> None:
+    card = VirtualCard("AMD Instinct MI300X", average=False, cap=cap)
+    source = Rig(card).open()
+    assert [c.max_watts for c in source.channels[:2]] == [2250.0, 2250.0]
+    card.shows["power"] = 2251
+    assert math.isnan(source.read().raw[0][1])
+
+
+@pytest.mark.parametrize("cap", [0, 0xFFFF, 2**64 - 1])  # not supported, and sentinels
+def test_a_card_that_states_no_cap_draws_less_than_any(cap: int) -> None:
+    source = Rig(VirtualCard("AMD Instinct MI300X", average=False, cap=cap)).open()
+    assert [c.max_watts for c in source.channels[:2]] == [5000.0, 5000.0]

@@ -152,3 +152,14 @@ def test_a_wrapper_that_does_not_fit_its_library_is_not_used_where_files_are_the
     assert names(source) == ["gpu.average_power"]
     assert any("older than the library" in n for n in source.identity.notes)
     source.close()
+
+
+@pytest.mark.parametrize(("files", "most"), [({}, 5000.0), ({"power1_cap_max": 390_000_000}, 1170.0)])
+def test_what_a_card_can_draw_bounds_what_no_reading_has_shown(tree: Tree, files: dict[str, int], most: float) -> None:
+    """Without a bound, 10 ms of 330 W over 20 W were said at once to be twice what the card had drawn at rest."""
+    folder = add_card(tree, 0, "03", power1_input=20_000_000, **files)
+    source = opened(tree)
+    assert source.channels[0].max_watts == most
+    tree.write(f"{folder}/power1_input", round(most * 1e6) + 1)
+    assert len(source.read()) == 0
+    source.close()
