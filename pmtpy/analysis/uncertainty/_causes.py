@@ -224,6 +224,11 @@ class Causes:
         untold = self._share_untold(seen.between.told_s, max(self.needed_s, seen.between.longest_s))
         return max(short, untold * self._up_to(most) if untold else 0.0)
 
+    def at_most(self) -> float:
+        """No energy is off by more than from what was found to anything between nothing and what the part can draw."""
+        limit, seen = self.channel.max_watts, self.seen
+        return math.inf if limit is None or seen.joules < 0.0 else self._up_to(limit * seen.seconds)
+
     def _up_to(self, most: float) -> float:
         """How far anything from nothing to so much is off what was used, which may be far from the middle of that."""
         return math.inf if math.isinf(most) else math.hypot(most / 2.0 / _BOUND, most / 2.0 - self.seen.joules)

@@ -45,6 +45,10 @@ def uncertainty_budget(channel: Channel, seen: IntervalStatistics) -> Uncertaint
     causes = Causes(channel, seen)
     components = causes.components()
     budget = UncertaintyBudget.of(list(components.items()))
+    if budget.uncertainty_joules > (most := causes.at_most()) > 0.0:
+        share = most / budget.uncertainty_joules
+        components = {name: u * share for name, u in components.items()}
+        budget = UncertaintyBudget.of(list(components.items()))
     return budget._replace(warnings=tuple(notices(causes, components, budget.uncertainty_joules)))
 
 

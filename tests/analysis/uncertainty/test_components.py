@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from pmtpy.analysis.energy.estimate import region_energy
 from pmtpy.analysis.uncertainty._causes import Causes
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
 from pmtpy.analysis.uncertainty.components import COMPONENTS
-from pmtpy.analysis.uncertainty.interval import IntervalStatistics
+from pmtpy.analysis.uncertainty.interval import Edge, IntervalStatistics
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.response import Response
 from tests.support.uncertainty.one import summarise_one
@@ -59,3 +60,20 @@ def test_what_channels_share_adds_linearly_in_their_sum() -> None:
     found = sum_budgets([one, other], ["package", "package"])
     assert dict(found.components) == {"blind": 7.0, "noise": 5.0}
     assert math.isclose(found.uncertainty_joules, math.hypot(7.0, 5.0))
+
+
+def test_no_energy_is_off_by_more_than_what_the_part_can_draw() -> None:
+    """A window of a second around 10 ms shows what happened before and behind, 130 J of it, of a card of 1 kW."""
+    step = Edge(watts=200.0, peak_to_peak_watts=300.0)
+    seen = IntervalStatistics(0.01, 1.0, 1, step, step, sample_s=0.05, range_watts=(50.0, 350.0), peak_watts=350.0)
+
+    def judged(most: float | None) -> UncertaintyBudget:
+        shown = Channel("gpu", Quantity.POWER, refresh_s=0.05, window_s=1.0, gain_u=0.05, max_watts=most)
+        return uncertainty_budget(shown, seen)
+
+    assert judged(None).uncertainty_joules > 50.0
+    found = judged(1000.0)
+    # A rectangle from nothing to 10 J, whose middle is 4 J from what was found.
+    assert found.uncertainty_joules == pytest.approx(math.hypot(10.0 / math.sqrt(12.0), 4.0))
+    assert math.hypot(*(u for _, u in found.components)) == pytest.approx(found.uncertainty_joules)
+    assert dict(judged(1e6).components)["edges"] == dict(judged(None).components)["edges"]  # a bound further off: none
