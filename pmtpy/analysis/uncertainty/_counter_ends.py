@@ -125,15 +125,23 @@ class Cells(NamedTuple):
         return first, last
 
     def _any(self, k: int, begin: float, end: float, most_w: Floats) -> Floats:
-        """Return what the line to a move may be off at most where all of its energy, or none, was used inside.
+        """Return what the line to a move may be off where as much of its energy as can be was used inside, or outside.
 
         If the power of that move was taken to go on, as much more; but not more than there can be.
         """
+
+        def most(seconds: float) -> Floats:
+            return np.asarray(
+                np.minimum(whole, most_w * seconds) if seconds > 0.0 else np.zeros_like(whole), np.float64
+            )
+
         whole = self.joules[:, k] - self.joules[:, k - 1]
         told_s = min(float(self.t[k]), end) - max(float(self.t[k - 1]), begin)
         inside = self._between(k) * told_s
+        least = whole - most(float(self.t[k] - self.t[k - 1]) - told_s)
+        off = np.maximum(inside - least, most(told_s) - inside)
         carried = self.length / told_s if self.goes_on and k == len(self.t) - 1 and self.t[k] < end else 1.0
-        return np.asarray(np.minimum(np.maximum(inside, whole - inside) * carried, most_w * self.length), np.float64)
+        return np.asarray(np.minimum(off * carried, most_w * self.length), np.float64)
 
     def _between(self, k: int) -> Floats:
         """Mean power on the line to a move."""

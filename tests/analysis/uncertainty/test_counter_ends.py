@@ -93,3 +93,9 @@ def test_before_a_whole_time_between_moves_has_told_the_power_all_or_none_of_one
     opened = at.open_joules((0.0,), NO_SWING, MOST_W)[0]
     assert abs(true - by_lines(at)) <= opened + 1e-9
     assert opened <= at.spanned_joules(0.0)[0]  # nor is more open than there is
+
+
+@pytest.mark.parametrize("most_w", [500.0, np.inf])
+def test_from_the_row_with_which_counting_began_all_that_was_counted_is_inside(most_w: float) -> None:
+    at = Cells(np.array([0.0, 0.1]), np.array([[0.0, 20.0]]), np.array([[200.0, 200.0]]), 0.1, False, told_before=False)
+    assert at.open_joules((0.0,), NO_SWING, np.array([most_w]))[0] == pytest.approx(0.0)
