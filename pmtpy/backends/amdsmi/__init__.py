@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from pmtpy.backends import _apu, _sysfs
 from pmtpy.backends.amdsmi import _hwmon as hwmon
 from pmtpy.backends.amdsmi._channels import Registers, find
-from pmtpy.backends.amdsmi._device import BACKEND, Fault, Library, find_module, unavailable
+from pmtpy.backends.amdsmi._device import BACKEND, NO_PERMISSION, Fault, Library, find_module, unavailable
 from pmtpy.backends.amdsmi._selection import Gpu, Stock, describe, handles, reporters, select, take_stock
 from pmtpy.backends.amdsmi._source import SmiSource
 from pmtpy.core.channel import Identity
@@ -174,6 +174,11 @@ def _measured(
         if _BOTH_DIES.search(one.name):
             more = (*more, "both dies of this card are in its readings")
         return one, registers, more
+    try:
+        smi.ask("amdsmi_get_power_info", found[gpu.pci])
+    except Fault as fault:
+        if fault.code == NO_PERMISSION:
+            raise
     reason = f"{gpu} reports neither power nor energy"
     cure = "a partition or a second die is measured at its parent; a guest has its sensors on the host"
     raise BackendUnavailableError(BACKEND, reason, cure)

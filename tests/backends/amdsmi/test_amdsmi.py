@@ -584,3 +584,11 @@ def test_the_virtual_gpu_refuses_a_wrapper_whose_structures_are_others(
     with pytest.raises(BackendUnavailableError, match=f"amdsmi {re.escape(version)} is of an older one") as refused:
         pmt.create("amdsmi", "virtual")
     assert "pip install 'amdsmi>=7'" in str(refused.value)
+
+
+def test_a_card_that_may_not_be_read_names_the_groups() -> None:
+    """It was said to be a partition, or a second die."""
+    codes = {f"amdsmi_get_{call}": 10 for call in ("power_info", "energy_count", "gpu_metrics_info")}
+    with pytest.raises(BackendUnavailableError, match="permission denied") as refused:
+        Rig(VirtualCard("AMD Instinct MI300X", codes=codes)).open()
+    assert "-G render,video" in refused.value.remedy
