@@ -31,6 +31,7 @@ from pmtpy.lab.recorded import (
     AS_SHOWN,
     one_run,
     power_column,
+    powers_of,
     read_file,
     read_series,
     read_stamps,
@@ -179,7 +180,10 @@ def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame)
     if Path(args.meter).exists() and Path(args.meter).samefile(path):
         msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
         raise TargetError(msg)
-    metered = read_file(args.meter, cut.ends(args.meter), skip_broken=args.skip_broken, report=say)
+    ends = cut.ends(args.meter)
+    metered = read_file(args.meter, ends, skip_broken=args.skip_broken, report=say, only="total")
+    if not powers_of(metered):  # what powers it has instead is told
+        metered = read_file(args.meter, ends, skip_broken=args.skip_broken)
     power_column(metered, None, args.meter)
     return read_series(metered, "total_W"), one_run([table, metered])
 

@@ -48,8 +48,11 @@ def read_file(
     *,
     skip_broken: bool = False,
     report: Callable[[str], None] = _log.warning,
+    only: str | None = None,
 ) -> pd.DataFrame:
     """Read a recording, or what lies between two ``ends`` of it; ``report`` is told what was left out of it.
+
+    With ``only`` one of its powers, as :func:`pmtpy.load` says.
 
     A last line that its writer did not finish is left out: loggers are ended by a signal. Any other line that cannot
     be read is an error, unless ``skip_broken``.
@@ -58,7 +61,7 @@ def read_file(
     Raises FileFormatError: it is no recording, or has broken lines.
     """
     try:
-        table = _read(path, ends, skip_broken=skip_broken)
+        table = _read(path, ends, skip_broken=skip_broken, only=only)
     except OSError as error:
         if error.errno is None:
             raise
@@ -72,12 +75,12 @@ def read_file(
     return table
 
 
-def _read(path: str, ends: tuple[float | None, float | None], *, skip_broken: bool) -> pd.DataFrame:
+def _read(path: str, ends: tuple[float | None, float | None], *, skip_broken: bool, only: str | None) -> pd.DataFrame:
     try:
-        return load_file(path, *ends, skip_broken=skip_broken)
+        return load_file(path, *ends, skip_broken=skip_broken, only=only)
     except FileFormatError as error:
         try:
-            table = load_file(path, *ends, skip_broken=True)
+            table = load_file(path, *ends, skip_broken=True, only=only)
         except FileFormatError:
             raise error from None
         broken, cut = table.attrs["broken_lines"], ends != (None, None)

@@ -34,6 +34,10 @@ class _Holes:
         """Return which cells are in a hole."""
         return np.asarray(at < self._end[np.searchsorted(self._begin, at, side="right")], np.bool_)
 
+    def told(self) -> tuple[Ints, Ints]:
+        """Return where the parts between holes begin and, but for the last, end."""
+        return self._end, self._begin
+
     def close(self, at: Ints) -> Ints:
         """Return where cells are once the holes are left out: those in a hole are where it was."""
         i = np.searchsorted(self._begin, at, side="right")
@@ -96,7 +100,7 @@ class Comb:
         from scipy.sparse import csr_array
 
         edges = edges - begin_at * self.cell
-        k = np.arange(math.ceil(edges[0] / period), math.ceil(edges[-1] / period))
+        k = self._about(math.ceil(edges[0] / period), math.ceil(edges[-1] / period), period, begin_at)
         at = np.round((k * period - self.start) / self.cell).astype(np.int64) + begin_at
         told = ~self._holes.hold(at)
         k, at = k[told], self._holes.close(at[told])
@@ -116,6 +120,18 @@ class Comb:
             out[rows[begin:end]] = log_mean_exp(np.stack(shares, axis=1))
             begin = end
         return out
+
+    def _about(self, first: int, last: int, period: float, begin_at: int) -> Ints:
+        """Return the updates from ``first`` to before ``last`` between holes, and one on either side of each part.
+
+        Of a long recording polled fast nearly all are in holes: none of these is looked at.
+        """
+        begin, end = (((at - begin_at) * self.cell + self.start) / period for at in self._holes.told())
+        start = np.clip(np.floor(begin).astype(np.int64) - 1, first, last)
+        stop = np.clip(np.append(np.ceil(end).astype(np.int64) + 1, last), first, last)
+        start = np.maximum(start, np.concatenate([[first], np.maximum.accumulate(stop)[:-1]]))
+        most = np.maximum(stop - start, 0)
+        return np.asarray(np.arange(np.sum(most)) + np.repeat(start - np.cumsum(most) + most, most), np.int64)
 
     def at_random(self) -> float:
         """The same of polls that bring changes at random: as strays do, or at a rate that differs by the hundred."""

@@ -30,7 +30,7 @@ from pmtpy.analysis.uncertainty.interval_statistics import usual_s
 from pmtpy.core.channel import Channel, EnergyMethod, Quantity
 from pmtpy.core.presentation import amount
 from pmtpy.core.response import Response
-from pmtpy.core.rows import Floats
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
 
 _T = TypeVar("_T")
@@ -55,6 +55,7 @@ class Prepared:
     t_s: Floats
     watts: Floats
     spacing_s: float
+    gaps: Ints  # rows before which others were lost, that of the first left out
 
     def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
         """Return what the estimator finds; if it declines, keep the reason."""
@@ -140,7 +141,7 @@ def prepare(trace: Trace) -> Prepared:
     else:
         curve = PowerTrace.from_samples(t, watts)
     plain = Updates(np.arange(len(t)), t, watts, float(np.median(np.diff(t))))
-    ready = Prepared(trace, curve, curve, plain, None, counted, summed, {}, t, watts, usual_s(np.diff(t)))
+    ready = Prepared(trace, curve, curve, plain, None, counted, summed, {}, t, watts, usual_s(np.diff(t)), _gaps(trace))
     aged_s = plain.period_s
     # A counter is renewed when its energy moves: its mean powers move with the load.
     values = trace.joules if counted and trace.joules is not None else trace.watts
@@ -164,6 +165,12 @@ def prepare(trace: Trace) -> Prepared:
         # Nobody followed the clock of these values: each may have been there since a renewal that nobody saw.
         ready.updates = plain.aged(aged_s if trace.channel is None else trace.aged_s)
     return ready
+
+
+def _gaps(trace: Trace) -> Ints:
+    if trace.lost is None:
+        return np.empty(0, np.int64)
+    return np.asarray(np.flatnonzero(trace.lost[1:] > 0) + 1, np.int64)
 
 
 def _method(trace: Trace) -> EnergyMethod:

@@ -195,7 +195,7 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
     if not (p.curve.start_s - slack <= start < end <= p.curve.end_s + slack):
         return None
     joules, hidden_s = p.energy(start, end)
-    lost, bridged_s = _lost(p.trace, start, end)
+    lost, bridged_s = _lost(p, start, end)
     uncovered_s = hidden_s if p.counted else max(bridged_s, hidden_s)
     stated, channel = p.trace.channel, p.channel
     if channel.window_s is None and s.kernel is not None and s.kernel.best.window_s is not None:
@@ -236,15 +236,14 @@ def _in_common(
     return one, other
 
 
-def _lost(trace: Trace, start: float, end: float) -> tuple[int, float]:
+def _lost(p: Prepared, start: float, end: float) -> tuple[int, float]:
     """Rows lost within a span, and the seconds that have none but these."""
-    if trace.lost is None:
+    t, lost, missing = p.trace.t_s, p.trace.lost, p.gaps
+    if lost is None:
         return 0, 0.0
-    t, missing = trace.t_s, np.flatnonzero(trace.lost > 0)
-    missing = missing[missing > 0]
     overlap = np.minimum(t[missing], end) - np.maximum(t[missing - 1], start)
     inside = overlap > 0.0
-    return int(np.sum(trace.lost[missing][inside])), float(np.sum(overlap[inside]))
+    return int(np.sum(lost[missing][inside])), float(np.sum(overlap[inside]))
 
 
 def _corrected(

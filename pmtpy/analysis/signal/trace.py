@@ -87,8 +87,10 @@ class PowerTrace:
     def of_levels(edges_s: Floats, levels: npt.ArrayLike) -> PowerTrace:
         """Make a curve of the instants at which its power changes, and the power before and after each."""
         held = np.concatenate([[edges_s[0] - _HELD_ENDS_S], edges_s, [edges_s[-1] + _HELD_ENDS_S]])
-        joules = np.concatenate([[0.0], np.cumsum(levels * np.diff(held))])
-        return PowerTrace(held, joules - joules[1], float(edges_s[0]), float(edges_s[-1]))
+        joules = np.zeros(len(held))
+        np.cumsum(levels * np.diff(held), out=joules[1:])
+        joules -= joules[1]
+        return PowerTrace(held, joules, float(edges_s[0]), float(edges_s[-1]))
 
     def watts(self) -> Floats:
         """Power between the knots, shape (n,)."""

@@ -74,6 +74,7 @@ def load(
     skip_broken: bool = False,
     utc_offset_s: float | None = None,
     ticks_per_ms: float | None = None,
+    only: str | None = None,
 ) -> pd.DataFrame:
     """Read a recording, or a part of it; the format is told from its content, and gzip is undone.
 
@@ -91,6 +92,9 @@ def load(
         For wall times without a zone (nvidia-smi): seconds that they are ahead of UTC. None: as on this machine.
     ticks_per_ms : float, optional
         For PMD recordings: the rate of the device's clock. None: 2934.5, which is right to 0.1 %.
+    only : str, optional
+        The one power that is asked for, such as ``total``: columns of others are checked, and may be left out of the
+        table, of which a long recording has less memory than all of them take.
 
     Returns
     -------
@@ -120,7 +124,9 @@ def load(
     place, part = Path(arguments.path(path, "a recording")), Part.of(start, stop, max_rows)
     check_opens(place)
     try:
-        recording = Recording(place, skip_broken=skip_broken, utc_offset_s=utc_offset_s, ticks_per_ms=ticks_per_ms)
+        recording = Recording(
+            place, skip_broken=skip_broken, utc_offset_s=utc_offset_s, ticks_per_ms=ticks_per_ms, only=only
+        )
         table = _reader_of(recording).read(recording, part)
     except PmtError:
         raise

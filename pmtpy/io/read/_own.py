@@ -18,6 +18,7 @@ from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read._laws import EnergyLaws, contradictions
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
+from pmtpy.io.read._table import label_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,6 @@ _START = ",".join(FIXED).encode() + b","
 _KINDS: dict[str, Kind] = {"marker": TEXT, "lost": INT}
 _VALUE = 8  # bytes
 _DIGIT = 1e-3  # what the last digit of the watts of a text stands for at most
-_CHUNK_ROWS = 1 << 16  # rows of the column of labels
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
@@ -138,9 +138,11 @@ class _Gathered:
     def __init__(self, recording: Recording, names: list[str], part: Part) -> None:
         self.rows = 0
         self._recording = recording
-        self._names = names
         self._part = part
-        self._pieces: dict[str, list[npt.NDArray[Any]]] = {n: [] for n in names}
+        asked = {*FIXED, f"{recording.only}_W", f"{recording.only}_J"}
+        held = [n for n in names if n != "marker" and (recording.only is None or n in asked)]
+        self._pieces: dict[str, list[npt.NDArray[Any]]] = {n: [] for n in held}
+        self._labels: list[tuple[int, str]] = []
 
     def take(self, columns: Columns) -> bool:
         """Take the rows that belong to the part; return whether more may follow."""
@@ -148,24 +150,24 @@ class _Gathered:
         if not found:
             return True
         rows = self._part.rows(columns["elapsed"], self.rows)
-        for name, values in columns.items():
-            self._pieces[name].append(values[rows] if found == rows.stop - rows.start else values[rows].copy())
+        for name, pieces in self._pieces.items():
+            values = columns[name]
+            pieces.append(values[rows] if found == rows.stop - rows.start else values[rows].copy())
+        marker = columns["marker"][rows]
+        self._labels += [(self.rows + int(row), str(marker[row])) for row in np.flatnonzero(marker != "")]
         self.rows += rows.stop - rows.start
-        self._recording.budget.allow(self.rows * len(self._names) * _VALUE * 2, f"the {self.rows} rows read so far")
+        self._recording.budget.allow(self.rows * len(self._pieces) * _VALUE * 2, f"the {self.rows} rows read so far")
         return rows.stop == found and (self._part.max_rows is None or self.rows < self._part.max_rows)
 
     def _columns(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        for name in self._names:
+        for name in list(self._pieces):
             joined = np.concatenate([np.empty(0, _KINDS.get(name, FLOAT)), *self._pieces.pop(name)])
             release()
             yield name, joined
 
     def table(self, kind: str) -> pd.DataFrame:
         """Make the table."""
-        columns = dict(self._columns())
-        marker = columns.pop("marker")
-        labels = [(int(row), str(marker[row])) for row in np.flatnonzero(marker != "")]
-        return finished(self._recording, columns, labels, self._part, kind)
+        return finished(self._recording, dict(self._columns()), self._labels, self._part, kind)
 
 
 def finished(
@@ -187,7 +189,7 @@ def finished(
         recording.notes += whole.notes()
 
     _check.unix_time(recording, columns["time"])
-    marker = _marker_column(len(columns["time"]), labels)
+    marker = label_column(len(columns["time"]), labels)
     first = {n: columns.pop(n) for n in FIXED[:2]}
     made: pd.DataFrame = pd.DataFrame({**first, "marker": marker, **columns}, copy=False)
     said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
@@ -208,22 +210,6 @@ def _open_ends(columns: dict[str, npt.NDArray[Any]]) -> list[str]:
     """Say which energies are known of earlier rows, and not of the last."""
     ends = [n for n, c in columns.items() if n.endswith("_J") and len(c) and np.isnan(c[-1]) and not np.isnan(c).all()]
     return [f"the last row does not say its {', '.join(ends)}: what was used up to there is not known"] if ends else []
-
-
-def _marker_column(n: int, labels: list[tuple[int, str]]) -> Any:
-    """Make the column of labels, of which nearly all are empty, of pieces that share their memory where they are so."""
-    import pandas as pd
-
-    texts = pd.Series(["", *(text for _, text in labels)], dtype=str)
-    rows = np.array([row for row, _ in labels], np.int64)
-    empty = texts.take(np.zeros(min(n, _CHUNK_ROWS), np.intp))
-    pieces = []
-    for start in range(0, max(n, 1), _CHUNK_ROWS):
-        here = np.flatnonzero((rows >= start) & (rows < start + _CHUNK_ROWS))
-        which = np.zeros(min(n - start, _CHUNK_ROWS), np.intp)
-        which[rows[here] - start] = here + 1
-        pieces.append(texts.take(which) if len(here) else empty.iloc[: len(which)])
-    return pd.concat(pieces, ignore_index=True).array
 
 
 def attrs(

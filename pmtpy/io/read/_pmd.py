@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from pmtpy.core.rows import Ints
+from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read import _check
 from pmtpy.io.read._delimited import FLOAT, Delimited
 from pmtpy.io.read._recording import Recording
@@ -22,7 +23,7 @@ from pmtpy.io.read._table import Power, RecordedCurve, table
 if TYPE_CHECKING:
     import pandas as pd
 
-_RECORD = 18  # bytes
+_RECORD, _PAIRS = 18, 4  # bytes of a record, and pairs of voltage and current in it
 # Named in the scripts of Yang et al. (others there: 2933.5, 2938), and in the middle of what fits to the loads of their
 # sessions give: 2933.26 and 2936.10. As of the live meter, ``backends.pmd``.
 _TICKS_PER_MS = 2934.5
@@ -54,23 +55,25 @@ def read(recording: Recording) -> pd.DataFrame:
         recording.broken(count + 1, f"a record that is cut: {rest} of {_RECORD} bytes")
     words = np.frombuffer(content, "<u2", count * 9).reshape(-1, 9)
     at: Ints = np.arange(1, count + 1)
-    left = ~(words[:, 1:] & 0xF).any(axis=1)
-    for number in at[~left].tolist():
-        recording.broken(number, "it is not a record: bits are set that the device never sets")
-    words, at = words[left], at[left]
+    wrong = np.bitwise_or.reduce(words[:, 1:], axis=1) & 0xF != 0
+    if wrong.any():
+        for number in at[wrong].tolist():
+            recording.broken(number, "it is not a record: bits are set that the device never sets")
+        words, at = words[~wrong], at[~wrong]
     if not len(words):
         raise recording.error("there is no record in it")
     steps: Ints = np.mod(np.diff(words[:, 0].astype(np.int64)), 2**16)
     rate = recording.ticks_per_ms or _TICKS_PER_MS
     elapsed = np.concatenate([[0], np.cumsum(steps)]) / (rate * 1000)
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    lost = np.where(steps > _STRETCHED * usual, np.rint(steps / usual) - 1, 0).astype(np.int64)
-    codes = np.right_shift(words[:, 1:].astype(np.uint16).view(np.int16), 4).astype(np.float64)
-    volts = np.asarray(codes[:, ::2] * _VOLTS, np.float64)
-    amperes = np.asarray(codes[:, 1::2] * _AMPERES, np.float64)
-    powers = tuple(
-        Power(f"pair{i + 1}", volts[:, i] * amperes[:, i], volts[:, i], amperes[:, i]) for i in range(volts.shape[1])
-    )
+    lost, late = np.zeros(len(words), np.int64), np.flatnonzero(steps > _STRETCHED * usual)
+    lost[late + 1] = np.rint(steps[late] / usual) - 1
+    total, powers = np.zeros(len(words)), list[Power]()
+    for i in range(_PAIRS):
+        volts, amperes = (_codes(words[:, 1 + 2 * i + j]) * scale for j, scale in enumerate((_VOLTS, _AMPERES)))
+        pair = Power(f"pair{i + 1}", volts * amperes, volts, amperes)
+        total += pair.watts
+        powers += [pair] if recording.only in {None, pair.name} else []
     start = _start(recording)
     where = "from PMD_start_ts.txt" if start is not None else "PMD_start_ts.txt is not beside it, so no Unix time"
     given = (
@@ -84,14 +87,19 @@ def read(recording: Recording) -> pd.DataFrame:
             None if start is None else start + elapsed,
             elapsed,
             at,
-            Power("total", np.sum([p.watts for p in powers], axis=0)),
-            powers,
-            lost=np.concatenate([[0], lost]),
+            Power("total", total),
+            tuple(powers),
+            lost=lost,
         ),
         kind="PMD recording",
         clock=f"device ticks, {rate:g} per ms ({given}); {where}",
         total="sum of the four pairs, negative currents kept (its authors clamp them: 0.6 W for an idle pair)",
     )
+
+
+def _codes(words: npt.NDArray[np.uint16]) -> Floats:
+    """Return the signed codes in the upper bits of words."""
+    return np.right_shift(words.astype(np.uint16).view(np.int16), 4).astype(np.float64)
 
 
 def _start(recording: Recording) -> float | None:

@@ -34,6 +34,8 @@ class Recording:
         Whether lines that cannot be read are left out; else :meth:`judge` raises.
     utc_offset_s, ticks_per_ms : float or None
         As :func:`pmtpy.load` was asked.
+    only : str or None
+        The one power whose column and energy are asked for: those of others are checked, and need not be held.
 
     Attributes
     ----------
@@ -58,10 +60,16 @@ class Recording:
     """
 
     def __init__(
-        self, path: Path, *, skip_broken: bool, utc_offset_s: float | None = None, ticks_per_ms: float | None = None
+        self,
+        path: Path,
+        *,
+        skip_broken: bool,
+        utc_offset_s: float | None = None,
+        ticks_per_ms: float | None = None,
+        only: str | None = None,
     ) -> None:
         self.path = path
-        self.utc_offset_s, self.ticks_per_ms = utc_offset_s, ticks_per_ms
+        self.utc_offset_s, self.ticks_per_ms, self.only = utc_offset_s, ticks_per_ms, only
         known = beside(path)
         self.facts, self.no_facts, self.spoilt = known.facts, known.why, known.spoilt
         self.budget = Budget(path, free_bytes())

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.markers import marker_column
+from pmtpy.core.markers import joined
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read import _check
 from pmtpy.io.read._recording import Recording
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_CHUNK_ROWS = 1 << 16  # rows of the column of labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> 
     if without.all() and not (len(watts) == 1 and np.isfinite(watts[0])):
         return np.full(len(elapsed), np.nan), float(seconds.sum())
     pieces[without] = 0.0
-    return np.concatenate([[0.0], np.cumsum(pieces)]), float(seconds[without].sum())
+    joules = np.zeros(len(elapsed))
+    np.cumsum(pieces, out=joules[1:])
+    return joules, float(seconds[without].sum())
 
 
 def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, total: str) -> pd.DataFrame:
@@ -78,7 +82,7 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
     columns: list[tuple[str, Any]] = [
         ("time", np.full(n, np.nan) if curve.time is None else curve.time),
         ("elapsed", curve.elapsed),
-        ("marker", marker_column(curve.marks, n)),
+        ("marker", label_column(n, [(row, text) for row, text in joined(curve.marks).items() if row < n])),
         ("lost", np.zeros(n, np.int64) if curve.lost is None else curve.lost),
     ]
     whole = _possible(recording, curve.total, curve.at)
@@ -94,8 +98,7 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
         ]
     columns += list(curve.others.items())
     _check.names(recording, [name for name, _ in columns])
-    made: pd.DataFrame = pd.DataFrame(dict(columns))
-    made["marker"] = made["marker"].astype(str)
+    made: pd.DataFrame = pd.DataFrame(_apart(columns), copy=False)
     means = {p.mean for p in (*curve.powers, curve.total)}
     made.attrs = {
         "path": str(recording.path),
@@ -112,6 +115,33 @@ def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, 
         "notes": recording.notes,
         "marks": sorted(curve.set_s),
     }
+    return made
+
+
+def label_column(n: int, labels: list[tuple[int, str]]) -> Any:
+    """Make the column of labels, of which nearly all are empty, of pieces that share their memory where they are so."""
+    import pandas as pd
+
+    texts = pd.Series(["", *(text for _, text in labels)], dtype=str)
+    rows = np.array([row for row, _ in labels], np.int64)
+    empty = texts.take(np.zeros(min(n, _CHUNK_ROWS), np.intp))
+    pieces = []
+    for start in range(0, max(n, 1), _CHUNK_ROWS):
+        here = np.flatnonzero((rows >= start) & (rows < start + _CHUNK_ROWS))
+        which = np.zeros(min(n - start, _CHUNK_ROWS), np.intp)
+        which[rows[here] - start] = here + 1
+        pieces.append(texts.take(which) if len(here) else empty.iloc[: len(which)])
+    return pd.concat(pieces, ignore_index=True).array
+
+
+def _apart(columns: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return columns that may be written to one by one: of two that are one array, or of a part of one, a copy."""
+    made: dict[str, Any] = {}
+    seen: set[int] = set()
+    for name, values in columns:
+        own = np.require(values, requirements=("C", "W", "O")) if isinstance(values, np.ndarray) else values
+        made[name] = own.copy() if id(own) in seen else own
+        seen.add(id(made[name]))
     return made
 
 

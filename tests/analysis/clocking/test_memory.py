@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 
 import numpy as np
@@ -92,6 +93,9 @@ def test_what_polls_say_does_not_hang_on_what_is_left_out_between_them(monkeypat
             np.testing.assert_allclose(made, whole.blocks(period, edges, 192, begin_at), rtol=0.0, atol=1e-3)
             assert np.all(made[2] == 0.0)  # nats: nothing is known of what is not seen
             assert np.ptp(made[0]) > 10.0
+            looked_at = closed._about(math.ceil(0.0 / period), math.ceil(60.0 / period), period, begin_at)
+            assert np.all(np.diff(looked_at) > 0)
+            assert len(looked_at) < 0.6 * 60.0 / period  # and not at those in the holes
 
 
 def test_blocks_asked_in_pieces_are_those_asked_at_once() -> None:

@@ -181,3 +181,33 @@ def test_our_pmt_dump_of_a_counter_has_the_counters_energy(tmp_path: Path) -> No
     facts["channels"][0]["rule"] = "integrated"
     path.with_name("a.pmt.json").write_text(json.dumps(facts))
     assert load(path).attrs["joules"].endswith("by the trapezoidal rule")
+
+
+def test_of_the_one_power_that_is_asked_for_all_is_as_in_the_whole(tmp_path: Path) -> None:
+    rows = [f"{1.7e9 + i},{i},{'on' if i == 2 else ''},{int(i == 3)},{60 + i},20,{40 + i}" for i in range(5)]
+    path = tmp_path / "both.csv"
+    path.write_text("\n".join(["time,elapsed,marker,lost,total_W,a_W,b_W", *rows, ""]), encoding="utf-8")
+    whole, part = load(path), load(path, only="total")
+    assert list(part) == ["time", "elapsed", "marker", "lost", "total_W", "total_J"]
+    pd.testing.assert_frame_equal(part, whole[list(part)])
+    assert part.attrs["uncovered_s"] == whole.attrs["uncovered_s"] == 1.0
+
+
+def test_a_broken_field_of_a_power_that_is_not_asked_for_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "both.csv"
+    path.write_text("time,elapsed,marker,lost,total_W,a_W\n1,0,,0,60,20\n2,1,,0,60,x\n3,2,,0,60,20\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match="a_W is not a number"):
+        load(path, only="total")
+
+
+def test_of_a_meter_the_total_alone_is_that_of_all_pairs(tmp_path: Path) -> None:
+    words = np.zeros((50, 9), "<u2")
+    words[:, 0] = np.arange(50) * 600
+    words[:, 1::2], words[:, 2::2] = 1586 << 4, np.array([1, 2, 3, 0xFFF]) << 4  # the last is one code below zero
+    path = tmp_path / "PMD_data.bin"
+    words.tofile(path)
+    total = load(path, only="total")
+    assert not {"pair1_W", "pair4_J"} & set(total)
+    np.testing.assert_allclose(total["total_W"], 1586 * 0.007568 * 5 * 0.0488, rtol=1e-12)
+    total["lost"] += 1  # a column is its own: no other changes with it
+    assert total["total_W"].std() == 0.0
