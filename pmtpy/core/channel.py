@@ -91,6 +91,9 @@ class Channel:
         this allows, are not believed. 0: it may be switched off.
     reference : str
         The document that says so.
+    kept_watts : float or None
+        What the part keeps to on average, where something holds it to that: bounds what no reading has shown more
+        closely than ``max_watts``.
     energy_method : EnergyMethod
         The rule by which the channel becomes energy: ``method``, or what is usual for what is measured.
     """
@@ -113,6 +116,7 @@ class Channel:
     least_watts: float
     reference: str
     response: Response
+    kept_watts: float | None
     energy_method: EnergyMethod = field(init=False, repr=False, compare=False)
     refresh_s: float | None = field(init=False, repr=False, compare=False)
     window_s: float | None = field(init=False, repr=False, compare=False)
@@ -141,6 +145,7 @@ class Channel:
         least_watts: float = 0.0,
         reference: str = "",
         response: Response = UNKNOWN,
+        kept_watts: float | None = None,
     ) -> None:
         """Describe a column.
 

@@ -66,12 +66,12 @@ def _tells_whose_it_is(made: Certificate) -> None:
     assert document["virtual"] is True
     assert document["identity"]["serial"].startswith("GPU-")
     assert document["identity"]["version"] == "570.86.15"
-    assert document["conditions"]["settings"] == {"power limit": "1000 W"}
+    assert document["conditions"]["settings"] == {"power limit": "700 W"}
     assert {"gpu.temperature_C", "gpu.sm_clock_Hz"} <= document["conditions"]["ranges"].keys()
     there = {level["share"]: level["reference_w"] for level in document["levels"]}
     assert there == pytest.approx({0.0: 40.0, 0.3: 70.0, 0.6: 100.0, 1.0: 140.0}, abs=1e-3)
     shown = "\n".join(getattr(line, "text", "") for line in verb.page(made))
-    for told in ("FAILS", "power limit: 1000 W", "is virtual", "GPU-", "driver 570.86.15", "update period"):
+    for told in ("FAILS", "power limit: 700 W", "is virtual", "GPU-", "driver 570.86.15", "update period"):
         assert told in shown
     _says_first_how_it_ended(made)
 

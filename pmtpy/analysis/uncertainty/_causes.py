@@ -217,7 +217,8 @@ class Causes:
             return 0.0
         spanned = seen.between.spanned_joules
         most = min(self._most_w() * seen.seconds, spanned)
-        short = min(most / 2.0 / _BOUND, self._up_to(self._shown_joules()))
+        open_j = most / 2.0 / _BOUND if self.channel.kept_watts is None else self._up_to(most)
+        short = min(open_j, self._up_to(self._shown_joules()))
         short *= self._share_untold(seen.seconds, self.needed_s)
         # A counter has told no more than its moves have.
         most = min(2.0 * max(self.mean_w, seen.range_watts[1]) * seen.seconds, spanned)
@@ -226,7 +227,7 @@ class Causes:
 
     def at_most(self) -> float:
         """No energy is off by more than from what was found to anything between nothing and what the part can draw."""
-        limit, seen = self.channel.max_watts, self.seen
+        limit, seen = self._limit_w(), self.seen
         return math.inf if limit is None or seen.joules < 0.0 else self._up_to(limit * seen.seconds)
 
     def _up_to(self, most: float) -> float:
@@ -289,8 +290,11 @@ class Causes:
 
     def _most_w(self) -> float:
         """Power that nobody saw, at most: the limit, or twice what was seen."""
-        limit = self.channel.max_watts
+        limit = self._limit_w()
         return limit if limit is not None else 2.0 * max(self.mean_w, self.seen.peak_watts)
+
+    def _limit_w(self) -> float | None:
+        return self.channel.max_watts if self.channel.kept_watts is None else self.channel.kept_watts
 
     def overdue_s(self) -> float:
         """For how long, up to the end, a register was not read though it was due; a stream's rows are on their way."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmtpy.backends._assumed_gain import GPU_U
-from pmtpy.backends._card_limit import most_watts
+from pmtpy.backends._card_limit import kept_watts, most_watts
 from pmtpy.backends.amdsmi._device import MOST_WATTS, Library, accumulator, limit_w, megahertz, number, watts
 from pmtpy.core.channel import Channel, Quantity
 
@@ -78,6 +78,7 @@ def _power_channel(key: str, domain: str, most: float) -> Channel:
         lag_s=mean_s / 2 if mean_s else None,
         gain_u=GPU_U,
         max_watts=most,
+        kept_watts=kept_watts(most),
         reference=f"{_REFERENCE}: amdsmi_get_power_info; accuracy {_ACCURACY}",
     )
 
@@ -92,6 +93,7 @@ def _energy_channel(joules_per_count: float, domain: str, most: float) -> Channe
         refresh_s=REFRESH_S,
         gain_u=GPU_U,
         max_watts=most,
+        kept_watts=kept_watts(most),
         least_watts=_LEAST_WATTS,
         reference=f"{_REFERENCE}: amdsmi_get_energy_count; accuracy {_ACCURACY}",
     )

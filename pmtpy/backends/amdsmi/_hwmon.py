@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pmtpy.backends import _hwmon
 from pmtpy.backends._assumed_gain import GPU_U
-from pmtpy.backends._card_limit import most_watts
+from pmtpy.backends._card_limit import kept_watts, most_watts
 from pmtpy.backends._gpu_selection import normal_pci
 from pmtpy.backends._sysfs import Registers, optional_number, optional_text
 from pmtpy.backends.amdsmi._channels import ASSUMED_MEAN_S
@@ -95,6 +95,7 @@ def _channels(folder: Path, domain: str) -> tuple[tuple[Channel, ...], tuple[Pat
                 lag_s=mean_s / 2 if mean_s else None,
                 gain_u=GPU_U,
                 max_watts=most,
+                kept_watts=kept_watts(most),
                 reference=_REFERENCE,
             )
             found.append((power, folder / file))

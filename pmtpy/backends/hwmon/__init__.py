@@ -261,6 +261,7 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], sev
     name = unique_name(taken, stem, "average" if attribute.average else kind, f"{kind}{attribute.number}")
     taken.add(name)
     refresh, window = meaning.refresh_s(chip, attribute), meaning.window_s(chip, attribute)
+    most = meaning.most_watts(domain, attribute.limit_w) if kind in {"power", "energy"} else None
     return Channel(
         name,
         QUANTITIES[kind],
@@ -275,7 +276,8 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], sev
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
         wrap=meaning.wrap(chip, attribute),
-        max_watts=meaning.most_watts(domain, attribute.limit_w) if kind in {"power", "energy"} else None,
+        max_watts=most,
+        kept_watts=None if most is None else meaning.kept_watts(domain, most),
         least_watts=meaning.least_watts(domain, kind),
         reference=_REFERENCE,
     )

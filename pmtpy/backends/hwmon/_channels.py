@@ -81,6 +81,11 @@ def most_watts(domain: str, limit_w: float | None = None) -> float:
     return _card_limit.most_watts(limit_w, 5_000.0)
 
 
+def kept_watts(domain: str, most: float) -> float | None:
+    """Return what a card keeps to on average; None of other parts."""
+    return _card_limit.kept_watts(most) if domain.startswith("gpu/") else None
+
+
 def least_watts(domain: str, kind: str) -> float:
     """Return what a part that runs this program always uses: the machine, a socket, its memory, a card that answers.
 

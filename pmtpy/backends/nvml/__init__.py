@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.backends._assumed_gain import GPU_U
-from pmtpy.backends._card_limit import most_watts
+from pmtpy.backends._card_limit import kept_watts, most_watts
 from pmtpy.backends._sysfs import optional_number, sysfs_root
 from pmtpy.backends.nvml import _channels as registers
 from pmtpy.backends.nvml import _errors as errors
@@ -257,6 +257,7 @@ def _open_samples(
         refresh_s=step_us / 1e6 if step_us else None,
         gain_u=GPU_U,
         max_watts=most,
+        kept_watts=kept_watts(most),
         reference=facts.NVML_REFERENCE + ": nvmlDeviceGetSamples",
     )
     return samples.SampleSource(clock, with_nvml, locate, identity, channel=channel, capacity=max(len(past), 2))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pmtpy.backends._assumed_gain import GPU_U
+from pmtpy.backends._card_limit import kept_watts
 from pmtpy.backends.nvml import _errors as errors
 from pmtpy.backends.nvml import _published as published
 from pmtpy.backends.nvml import facts
@@ -183,6 +184,7 @@ def _power(
         lag_s=timing.window_s / 2 if timing.window_s else None,
         gain_u=others.gain_u if others else GPU_U,
         max_watts=most,
+        kept_watts=kept_watts(most),
         least_watts=_LEAST_WATTS if energy else 0.0,
         reference=timing.reference,
     )

@@ -61,7 +61,7 @@ class VirtualGpu:
     # for how long each of NVML's policies has held them back; None: this driver does not count it
     slowed_ns: dict[int, int] | None = field(default_factory=dict)
     # (int, int): least and largest power limit that can be set; wide, so that any load may be rehearsed
-    limits_mw: tuple[int, int] = (100_000, 1_000_000)
+    limits_mw: tuple[int, int] = (100_000, 700_000)
 
     @property
     def uuid(self) -> str:
