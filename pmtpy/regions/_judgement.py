@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +65,7 @@ def energies(kept: Kept) -> list[tuple[float, str]] | None:
     whole that it lies in. ``tests/regions/test_judged_when_asked.py`` holds the two functions together.
     """
     layout = kept.facts.layout
-    if kept.facts.kernels:
+    if kept.facts.kernels or kept.open_renewals:
         return None
     found = [(joules, c.energy_method.value) for c, joules in zip(layout.energy, kept.joules, strict=True)]
     late = [i for i in kept.facts.late if not kept.uncovered_s[i]]
@@ -95,7 +94,7 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             uncorrected[i] = _TOO_LONG
             continue
         try:
-            better = _corrected(kept, i, rows, t_s, watts[i])
+            better = _corrected(kept, i, t_s, watts[i])
         except CoverageError as error:
             uncorrected[i] = f"{error}, so it is not corrected for how the sensor follows time"
         else:
@@ -118,6 +117,9 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
             found[i] = found[i].warned(f"{channel.name}: {why}") if why else found[i]
             if i in uncorrected:
                 found[i] = found[i].warned(f"{channel.name}: {uncorrected[i]}")
+    found |= {
+        i: _allowing(found[i], kept, i, rows) for i, c in enumerate(layout.energy) if c.name in kept.open_renewals
+    }
     calibration = kept.facts.calibration
     if calibration is None:
         return [found[i] for i in sorted(found)], forgotten
@@ -125,7 +127,7 @@ def _found(kept: Kept, rows: Frame) -> tuple[list[Found], bool]:
     return [found[i].warned(warning) if warning else found[i] for i, warning in enumerate(beyond)], forgotten
 
 
-def _corrected(kept: Kept, i: int, rows: Frame, t_s: Floats, watts: Floats) -> Found | None:
+def _corrected(kept: Kept, i: int, t_s: Floats, watts: Floats) -> Found | None:
     """Correct one channel as a recording would be; None where there is nothing to correct.
 
     Raises
@@ -134,7 +136,6 @@ def _corrected(kept: Kept, i: int, rows: Frame, t_s: Floats, watts: Floats) -> F
         The rows that have come by now do not tell enough.
     """
     # only those who have a profile pay for it
-    from pmtpy.analysis.energy.estimate import Energy, mixture
     from pmtpy.analysis.energy.live import live_energy
 
     channel = kept.facts.layout.energy[i]
@@ -151,20 +152,31 @@ def _corrected(kept: Kept, i: int, rows: Frame, t_s: Floats, watts: Floats) -> F
     )
     if better is None:
         return None
-    another = kept.open_renewals.get(channel.name)
-    if another is not None:
-        seldom = timed(channel, another.every_s)
-        as_shown = summarise([seldom], t_s, watts[None, :], kept.interval(rows, [i])[0])[0]
-        other = Found.judged(seldom, as_shown)
-        plain = Energy.of(other.joules, other.method, other.budget.components, other.budget.warnings)
-        both = mixture([(1.0 - another.share, better), (another.share, plain)], "kernel")
-        wider = both.uncertainty_joules - better.uncertainty_joules > DOUBTFUL_SHARE * abs(both.joules)
-        said = f"{channel.name}: {kept.facts.perhaps_another(channel.name, another.every_s)}"
-        matters = wider or both.method != better.method
-        better = replace(both, warnings=(*both.warnings, said)) if matters else both
     lost = (f"{channel.name}: {rows_lost(kept.lost, kept.remarks.failure)}",) if kept.lost else ()
     budget = UncertaintyBudget(better.uncertainty_joules, better.parts, (*better.warnings, *lost))
     return Found(channel, better.joules, 0.0, budget, better.method)
+
+
+def _allowing(found: Found, kept: Kept, i: int, rows: Frame) -> Found:
+    """Allow for a register that may be renewed more seldom than is known of it."""
+    from pmtpy.analysis.energy.estimate import Energy, mixture  # only those of which it is open pay for it
+
+    channel = kept.facts.layout.energy[i]
+    another = kept.open_renewals[channel.name]
+    if kept.uncovered_s[i]:
+        return found
+    seldom, t_s, watts = timed(channel, another.every_s), kept.times_s(rows), rows.watts.T[i + 1 : i + 2]
+    other = Found.judged(seldom, summarise([seldom], t_s, watts, kept.interval(rows, [i])[0])[0])
+    either = [(1.0 - another.share, found), (another.share, other)]
+    both = mixture(
+        [(share, Energy.of(f.joules, f.corrected, f.budget.components, f.budget.warnings)) for share, f in either],
+        "kernel",
+    )
+    said = f"{channel.name}: {kept.facts.perhaps_another(channel.name, another.every_s)}"
+    wider = both.uncertainty_joules - found.budget.uncertainty_joules > DOUBTFUL_SHARE * abs(both.joules)
+    warnings = (*both.warnings, said) if wider or both.method != found.corrected else both.warnings
+    budget = UncertaintyBudget(both.uncertainty_joules, both.parts, warnings)
+    return found._replace(joules=both.joules, budget=budget, corrected=both.method)
 
 
 def _informed(channel: Channel, others: Sequence[Channel], values: Floats) -> Channel:

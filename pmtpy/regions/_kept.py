@@ -5,14 +5,14 @@ Nothing in it changes any more, whatever comes later or is forgotten, and nothin
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pmtpy.analysis.signal.renewal import Renewal, renewal
 from pmtpy.analysis.uncertainty.ahead import of_late
 from pmtpy.analysis.uncertainty.channel_times import is_power, reach_s
 from pmtpy.analysis.uncertainty.interval import Interval
@@ -29,25 +29,28 @@ from pmtpy.core.source import Remarks, Timestamps
 from pmtpy.sensor.acquisition import Acquisition
 from pmtpy.sensor.history import Around, CurvePoint
 
-if TYPE_CHECKING:
-    from pmtpy.analysis.clocking import Renewal
-
 _CONTEXT_S = CONTEXT_SAMPLES * 0.1  # pollers read every 0.1 s or faster
 _STREAM_S = 1e-3 * 0.9  # a period below this is that of a stream: no register is as fast
 _MAX_CONTEXT_ROWS = 500  # at either end of a region: more tell nothing new of how the power moves
 _LATELY_S = 1.0  # how far back it is looked what a stream does
 _OVERDUE = 2.5  # times between rows: one is as old as that where the next was just about to come, and ran late itself
 _ALL_S = 1e9  # of what is kept
-_OF_ANOTHER = (
-    "its readings change at multiples of {} only, {:.3g} times what its profile says ({}): the profile is probably of "
-    "another register or setting, so the energy is not corrected for how the sensor follows time, and the gain may be "
-    "another too; make a profile of this one (pmtpy characterise). A load that changes at such times alone looks the "
-    "same"
-)
-_PERHAPS = (
-    "its readings have changed at multiples of {} only so far, {:.3g} times what its profile says ({}): whether the "
-    "profile is of this register is not known yet, and the uncertainty allows for both; more changes will tell"
-)
+# Periods of the poller from one poll to the next, at most: where it is on time, and where it reads at random instants.
+_POLLED_LATE, _DITHERED = 1.25, 2.0
+_SELDOM = "its readings change at multiples of {} only"
+_PERHAPS_SELDOM = "its readings have changed at multiples of {} only so far"
+# By whether there is a profile, and whether it is not known yet.
+_MEANS = {
+    (True, False): "the profile is probably of another register or setting, so the energy is not corrected for how the "
+    "sensor follows time, and the gain may be another too; make a profile of this one (pmtpy characterise). A load "
+    "that changes at such times alone looks the same",
+    (True, True): "whether the profile is of this register is not known yet, and the uncertainty allows for both; more "
+    "changes will tell",
+    (False, False): "it is taken to be renewed so seldom, and nothing else is known of how it follows time; make a "
+    "profile of it (pmtpy characterise). A load that changes at such times alone looks the same",
+    (False, True): "whether it is renewed so seldom is not known yet, and the uncertainty allows for both; more "
+    "changes will tell",
+}
 
 
 class Facts(NamedTuple):
@@ -59,15 +62,16 @@ class Facts(NamedTuple):
     reach_s: tuple[float, ...]  # how long after an instant rows still tell something of it, for each channel of energy
     margin_s: float  # how far around a region rows tell something of it, or of when the register is renewed
     late: tuple[int, ...]  # channels of energy whose lag is counted back
-    # channels that are renewed more seldom than their profiles say, which then tell nothing of them in time: how often
+    # channels that are renewed more seldom than is known of them, which then tells nothing of them in time: how often
     seldom_s: Mapping[str, float]
+    known_s: Mapping[str, float]  # time between renewals of registers of power, as far as their profiles or makers say
 
     @classmethod
     def of(cls, made: Acquisition) -> Facts:
         """Return those of an acquisition, which last as long as it does."""
         found = _facts.get(made)
         if found is None:
-            found = _facts[made] = cls._worked_out(made.layout, made.calibration, {})
+            found = _facts[made] = cls._worked_out(made, {})
         return found
 
     @classmethod
@@ -76,48 +80,63 @@ class Facts(NamedTuple):
 
         What was found of a register holds until its readings contradict it: later rows may show nothing of it.
         """
-        facts = cls.of(made)
-        if not facts.kernels and not facts.seldom_s:
+        facts, traits, demand = cls.of(made), made.intake.source.traits, made.demand
+        registers = (
+            [] if traits.streaming else [(i, c.name) for i, c in enumerate(made.layout.energy, 1) if is_power(c)]
+        )
+        if not registers:
             return facts, {}
-        profiles = _kernels(made.layout, made.calibration)
-        traits, demand = made.intake.source.traits, made.demand
-        sparse = traits.timestamps is Timestamps.DEVICE_UPDATE and not traits.streaming  # a row for what is new alone
-        polled_s = max(demand.interval_s, demand.dump_s or 0.0) if sparse else 0.0
-        told = _renewals(made.layout, profiles, made.around(a, b, _ALL_S).frames, polled_s)
+        polled_s = max(demand.interval_s, demand.dump_s or 0.0)
+        apart_s = polled_s * (_DITHERED if demand.irregular(traits, polled_s) else _POLLED_LATE)
+        frames = made.around(a, b, _ALL_S).frames
+        t_s = np.concatenate([f.t_ns for f in frames]) / 1e9
+        told: dict[str, Renewal] = {}
         seldom = dict(facts.seldom_s)
-        for name, found in told.items():
+        for i, name in registers:
+            watts = np.concatenate([f.watts[:, i] for f in frames])
+            some, known_s = np.isfinite(watts), facts.known_s.get(name, demand.interval_s)
+            found = told[name] = renewal(t_s[some], watts[some], known_s, apart_s)
             if found.another:
                 seldom.setdefault(name, found.every_s)
-            elif found.every_s == profiles[name].response.period_s:
+            elif found.every_s == known_s:
                 seldom.pop(name, None)
         if seldom != facts.seldom_s:
-            facts = _facts[made] = cls._worked_out(made.layout, made.calibration, seldom)
+            facts = _facts[made] = cls._worked_out(made, seldom)
         return facts, {name: found for name, found in told.items() if found.share and name not in seldom}
 
     @classmethod
-    def _worked_out(cls, layout: Layout, calibration: Calibration | None, seldom_s: Mapping[str, float]) -> Facts:
-        kernels = {n: p for n, p in _kernels(layout, calibration).items() if n not in seldom_s}
+    def _worked_out(cls, made: Acquisition, seldom_s: Mapping[str, float]) -> Facts:
+        layout, calibration = made.layout, made.calibration
+        profiles = _kernels(layout, calibration)
+        known = {c.name: c.refresh_s for c in layout.energy} | {n: p.response.period_s for n, p in profiles.items()}
+        kernels = {n: p for n, p in profiles.items() if n not in seldom_s}
         if seldom_s:
-            known = [timed(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
-            layout = replace(layout, channels=tuple(known))
+            channels = [_seldom(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
+            layout = replace(layout, channels=tuple(channels))
         reach = tuple([_reach_s(c, kernels.get(c.name)) for c in layout.energy])
         both = zip(layout.energy, reach, strict=True)
         margin = max([_margin_s(c, r, corrected=c.name in kernels) for c, r in both], default=0.0)
         late = tuple([i for i, c in enumerate(layout.energy) if may_be_lag_corrected(c)])
-        return cls(layout, calibration, kernels, reach, margin, late, seldom_s)
+        known_s = {name: period_s for name, period_s in known.items() if period_s}
+        return cls(layout, calibration, kernels, reach, margin, late, seldom_s, known_s)
 
     def strangers(self) -> dict[int, str]:
-        """Say of channels, by their place, that their profiles are probably of another register."""
+        """Say of channels, by their place, that they are renewed more seldom than is known of them."""
         known = [(i, c.name) for i, c in enumerate(self.layout.energy) if c.name in self.seldom_s]
-        return {i: self._compared(_OF_ANOTHER, name, self.seldom_s[name]) for i, name in known}
+        return {i: self._compared(name, self.seldom_s[name]) for i, name in known if name in self.known_s}
 
     def perhaps_another(self, name: str, every_s: float) -> str:
-        """Say of a channel that its profile may be of another register."""
-        return self._compared(_PERHAPS, name, every_s)
+        """Say of a channel that it may be renewed more seldom than is known of it."""
+        return self._compared(name, every_s, perhaps=True)
 
-    def _compared(self, text: str, name: str, every_s: float) -> str:
-        stated_s = self.calibration.profiles[name].response.period_s if self.calibration is not None else math.nan
-        return text.format(duration(every_s), every_s / stated_s, duration(stated_s))
+    def _compared(self, name: str, every_s: float, *, perhaps: bool = False) -> str:
+        profiled = self.calibration is not None and name in self.calibration.profiles
+        known_s = self.known_s.get(name, 0.0)
+        said = (_PERHAPS_SELDOM if perhaps else _SELDOM).format(duration(every_s))
+        if known_s:
+            whose = "what its profile says" if profiled else "what is stated of it"
+            said += f", {every_s / known_s:.3g} times {whose} ({duration(known_s)})"
+        return f"{said}: {_MEANS[profiled, perhaps]}"
 
 
 _facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()
@@ -136,7 +155,7 @@ class Kept(NamedTuple):
     uncovered_s: tuple[float, ...]
     rows: Around  # the rows, in order; of a long interval the middle may be missing
     remarks: Remarks
-    # why energy of a channel is not known, or its profile not of it, by its place
+    # why energy of a channel is not known, or what is known of it not so, by its place
     doubts: Mapping[int, str]
     # for each channel: mean power of a counter that rests, up to then; NaN: it has rested since it began to count
     rested_watts: tuple[float, ...]
@@ -144,7 +163,7 @@ class Kept(NamedTuple):
     carry_s: float
     lately: tuple[Frame, ...]  # rows of a while before the newest one, where others were due and have not come yet
     load: LoadIntervals | None  # when it was on, in seconds from ``a``, where that is known and of use
-    open_renewals: Mapping[str, Renewal]  # of channels whose profile may be of another register
+    open_renewals: Mapping[str, Renewal]  # of channels that may be renewed more seldom than is known of them
 
     @classmethod
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Kept:
@@ -256,27 +275,16 @@ def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profi
     return {c.name: profiles[c.name] for c in powers if profiles[c.name].response.shaped}
 
 
-def _renewals(
-    layout: Layout, profiles: Mapping[str, Profile], frames: Sequence[Frame], polled_s: float
-) -> dict[str, Renewal]:
-    """Return how often registers are renewed by their readings."""
-    from pmtpy.analysis.clocking import renewal  # only those who have a profile pay for it
-
-    t_s = np.concatenate([f.t_ns for f in frames]) / 1e9
-    found: dict[str, Renewal] = {}
-    for i, channel in enumerate(layout.energy):
-        if channel.name in profiles and (period_s := profiles[channel.name].response.period_s):
-            watts = np.concatenate([f.watts[:, i + 1] for f in frames])
-            known = np.isfinite(watts)
-            found[channel.name] = renewal(t_s[known], watts[known], period_s, polled_s)
-    return found
-
-
 def timed(channel: Channel, every_s: float) -> Channel:
     """Return a channel of which nothing is known in time but how often it is renewed."""
     of, how = channel.response, Response.stated(refresh_s=Number(every_s))
     how = replace(how, known_at_w=of.known_at_w, state_w=of.state_w, state_s=of.state_s)
     return replace(channel, method=None, response=how)
+
+
+def _seldom(channel: Channel, every_s: float) -> Channel:
+    """Return a channel as it is after all renewed; where that was not known, nothing that is contradicts it."""
+    return timed(channel, every_s) if channel.refresh_s else channel.timed(refresh_s=every_s)
 
 
 def _reach_s(channel: Channel, profile: Profile | None) -> float:

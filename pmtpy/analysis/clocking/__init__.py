@@ -26,17 +26,14 @@ from __future__ import annotations
 from pmtpy.analysis.clocking._intervals import FasterThanPollsError
 from pmtpy.analysis.clocking._known import live_updates, possible_updates
 from pmtpy.analysis.clocking._polling import Polling
-from pmtpy.analysis.clocking._renewal import Renewal, renewal
 from pmtpy.analysis.clocking._updates import PublishingClock, estimate_updates, update_series
 
 __all__ = [
     "FasterThanPollsError",
     "Polling",
     "PublishingClock",
-    "Renewal",
     "estimate_updates",
     "live_updates",
     "possible_updates",
-    "renewal",
     "update_series",
 ]

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from pmtpy.analysis.clocking._intervals import Bools, Intervals
+from pmtpy.analysis.clocking._intervals import Intervals
 from pmtpy.analysis.signal.estimate import STANDS_OUT
+from pmtpy.analysis.signal.renewal import Bools
 from pmtpy.core.rows import Floats, Ints
 
 MAX_PERIOD_RATIO = 1.25  # period in the shortest that one comb serves

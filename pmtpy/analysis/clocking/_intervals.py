@@ -6,25 +6,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from pmtpy.analysis.signal.estimate import STANDS_OUT
+from pmtpy.analysis.signal.renewal import Bools, not_the_loads
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import DeclinedError
-
-Bools = npt.NDArray[np.bool_]
 
 _RUN = 16  # changes one after another that are kept together where there are more than can be weighed
 # Polls to a period, of more of which neighbours are joined: a phase is looked for on 400 cells at most, and a poll that
 # is shorter than they are is missed by it. No whole number, nor near one, or bounds would keep step with the updates.
 MOST_POLLS = 64.382
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
-# What the load may have done by itself: jumps between levels that come back.
-_LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
-# A change is noise below this share of the readings' span, if the span has so many steps of their resolution; of fewer
-# steps each is a level.
-_NOISE_SPAN, _MIN_STEPS_OF_SPAN = 0.1, 16.0
 
 
 class FasterThanPollsError(DeclinedError):
@@ -133,24 +126,3 @@ def own_changes(v: Floats) -> Bools:
     if np.sum(own) < MIN_CHANGES:
         raise few_own(int(np.sum(own)), many)
     return own
-
-
-def not_the_loads(v: Floats) -> Bools:
-    """Which differences of readings are changes that the load cannot have made by jumping between a few levels.
-
-    A sensor without noise that follows at once shows the load's edges and nothing else, and they may lie on a
-    lattice of their own. A level is a reading that comes back again and again.
-    """
-    out = np.asarray(np.diff(v) != 0.0, np.bool_)
-    at = np.flatnonzero(out)
-    if not len(at):
-        return out
-    runs = v[np.append(at, at[-1] + 1)]
-    values, which, counts = np.unique(runs, return_inverse=True, return_counts=True)
-    levels = (counts >= max(_LEVEL_RUNS, _LEVEL_SHARE * len(runs)))[which]
-    jump = levels[:-1] & levels[1:]
-    span = float(values[-1] - values[0])
-    if span >= _MIN_STEPS_OF_SPAN * float(np.min(np.diff(values))):
-        jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
-    out[at] = ~jump
-    return out

@@ -12,7 +12,6 @@ import numpy as np
 from pmtpy.analysis.clocking._intervals import (
     MIN_CHANGES,
     MOST_POLLS,
-    Bools,
     FasterThanPollsError,
     Intervals,
     few_own,
@@ -21,6 +20,7 @@ from pmtpy.analysis.clocking._intervals import (
 from pmtpy.analysis.clocking._period import search, too_fast
 from pmtpy.analysis.clocking._phase import ONE_IN_A_THOUSAND, PhasePath, follow
 from pmtpy.analysis.signal.estimate import MIN_EXPLAINED, NAMED, STRAY, Estimate
+from pmtpy.analysis.signal.renewal import Bools
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints

@@ -51,7 +51,9 @@ class Causes:
         self.step = channel.smallest_step
         span = span_s(channel)
         between = self.sample_s if self.power else self.refresh_s
-        self.needed_s = between + (span or 0.0)  # shortest interval that is sure to contain one whole reading
+        # A window that is not known may be a whole period.
+        self.open_window_s = between if self.power and span is None else 0.0
+        self.needed_s = between + (span or self.open_window_s)  # shortest interval that is sure to contain a reading
         self.covers = seen_share(channel, self.sample_s)
         known_s = seen.seconds - seen.uncovered_s
         self.mean_w = abs(seen.joules) / known_s if known_s > 0 else seen.peak_watts
@@ -137,7 +139,7 @@ class Causes:
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - STANDS_OUT * self.noise_w)
             squares += self.covers * (swing * sample / _IN_A_GAP) ** 2
-            smeared += swing * self._smeared_s(window) / 2.0 / _BOUND
+            smeared += swing * self._smeared_s(window or self.open_window_s) / 2.0 / _BOUND
         return math.hypot(math.sqrt(squares), smeared)
 
     def _smeared_s(self, window: float) -> float:

@@ -45,8 +45,9 @@ def lag_s(channel: Channel, row_age_s: float = 0.0) -> float:
     """By how much the curve is late, where its rows are joined by lines: the mean age of what a row shows.
 
     What an update shows is as old as the channel states, else half its window, and its rows are later than the updates
-    by ``row_age_s``. Where neither is stated half the refresh period is a guess at all of it. An interval mean is
-    counted where it belongs, before its row, so that only what the age exceeds half its window is left.
+    by ``row_age_s``. Where neither is stated half the refresh period, and half the age at the row, is a guess at all of
+    it: a window may be as long as the period. An interval mean is counted where it belongs, before its row, so that
+    only what the age exceeds half its window is left.
     """
     method = channel.energy_method
     if channel.lag_s is not None:
@@ -54,7 +55,7 @@ def lag_s(channel: Channel, row_age_s: float = 0.0) -> float:
     elif method is not EnergyMethod.COUNTER and channel.window_s is not None:
         age = channel.window_s / 2.0 + row_age_s
     else:
-        age = 0.0 if method is EnergyMethod.MEAN else (channel.refresh_s or 0.0) / 2.0
+        age = 0.0 if method is EnergyMethod.MEAN else ((channel.refresh_s or 0.0) + row_age_s) / 2.0
     return age - (channel.window_s or 0.0) / 2.0 if method is EnergyMethod.MEAN else age
 
 

@@ -15,6 +15,7 @@ from pmtpy.core.channel import EnergyMethod
 
 NVML_REFERENCE = "NVML API reference"
 MEASURED = "Yang, Adamek, Armour: arXiv 2312.02741"
+_UNMEASURED = "refresh of the slowest known generations: this one was not measured"
 
 # The counter moves about every 100 ms on one recent board and about every 10 ms on others (reports of users); the
 # longer one is the safe assumption about what a short interval cannot resolve.
@@ -45,6 +46,9 @@ class Timing:
     window_s: float | None
     reference: str
 
+
+# Of a generation that nobody has measured: the slowest of those below; that readings come more seldom still, they tell.
+_UNMEASURED_REFRESH_S = 0.1
 
 # (period, window) of the momentary reading.
 _INSTANT = {
@@ -128,8 +132,9 @@ def timing(generation_name: str, kind: Kind, name: str = "") -> Timing:
     if kind is Kind.ENERGY:
         return Timing(_COUNTER_REFRESH_S, None, NVML_REFERENCE + ": nvmlDeviceGetTotalEnergyConsumption")
     if kind is Kind.AVERAGE:
-        return Timing(0.1 if generation_name in _AVERAGED else None, 1.0, NVML_REFERENCE + ": one-second average")
+        return Timing(_UNMEASURED_REFRESH_S, 1.0, NVML_REFERENCE + ": one-second average")
     if reads_module(name, kind):
         return Timing(0.1, 0.02, MEASURED + ", section 6")
-    refresh_s, window_s = _INSTANT.get(generation_name, (None, None))
-    return Timing(refresh_s, window_s, MEASURED if generation_name in _INSTANT else NVML_REFERENCE)
+    if generation_name not in _INSTANT:
+        return Timing(_UNMEASURED_REFRESH_S, None, _UNMEASURED)
+    return Timing(*_INSTANT[generation_name], MEASURED)

@@ -134,9 +134,10 @@ def test_drivers_fall_into_three_eras(driver: str, expected: facts.Era) -> None:
     assert facts.era(driver) is expected
 
 
-def test_what_was_not_measured_is_not_claimed() -> None:
+def test_of_what_was_not_measured_the_slowest_is_assumed_and_said() -> None:
     blackwell = facts.timing(facts.generation(10, (12, 0)), Kind.INSTANT)
-    assert (blackwell.refresh_s, blackwell.window_s) == (None, None)
+    assert (blackwell.refresh_s, blackwell.window_s) == (0.1, None)
+    assert "not measured" in blackwell.reference
     assert facts.timing(facts.generation(7, (8, 0)), Kind.INSTANT).window_s == 0.025
     assert facts.timing(facts.generation(7, (8, 6)), Kind.INSTANT).window_s == 0.1
 

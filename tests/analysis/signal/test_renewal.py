@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.bench_energy import LOADS, SENSORS, drawn
-from pmtpy.analysis.clocking import renewal
+from pmtpy.analysis.signal.renewal import renewal
 from pmtpy.core.rows import Floats
 
 STATED_S = 0.1

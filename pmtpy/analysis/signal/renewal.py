@@ -1,4 +1,4 @@
-"""Whether a register is renewed more seldom than its profile says: the profile may be of another one.
+"""Whether a register is renewed more seldom than its profile says, or is stated: that may be of another one.
 
 Between renewals nothing changes, so all times from one change to the next are whole multiples of the time between
 renewals, the measure. A power that changes when it likes has none: each of those times fits one by chance, in as many
@@ -11,7 +11,7 @@ A load that never changes but in step with some measure, at powers that never co
 That a reading stays the same for many periods is no evidence by itself: the power of an RTX 3090 at rest is renewed
 once a second and under load ten times, a K40m showed one value under load for a second (75 periods).
 
-Pure; times are seconds. docs/uncertainty.md ("A profile of another register") has the figures.
+Pure; times are seconds. docs/uncertainty.md ("A register renewed more seldom than is known of it") has the figures.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pmtpy.analysis.clocking._intervals import Bools, not_the_loads
 from pmtpy.core.rows import Floats
+
+Bools = npt.NDArray[np.bool_]
 
 _ODDS = 1000.0  # against chance, above which it is believed
 _MIN_ODDS = 3.0  # up to which nothing is said: chance has as much now and then
-_ANOTHER = 0.05  # of profiles in use those of another register, before anything tells: a guess
+_ANOTHER = 0.05  # of registers those that are slower than is known of them, before anything tells: a guess
 _MIN_RATIO = 1.9  # to the period of the profile: what lies on its grid may be twice as far apart, but for its wander
 _MAX_RATIO, _MAX_APART = 100.0, 300.0  # to it, of measures and of times from change to change: what is tried is bounded
 _WANDER = 0.1  # of the profile's period, by which renewals are early or late at most
 _MOST_CHANGES = 60  # the last ones; more tell no more
 _MAX_NATS = 50.0  # more is as sure
 _FINENESS = 0.25  # of what is open of a time: by as much the measures that are tried leave it open
+
+# What the load may have done by itself: jumps between levels that come back.
+_LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
+# A change is noise below this share of the readings' span, if the span has so many steps of their resolution; of fewer
+# steps each is a level.
+_NOISE_SPAN, _MIN_STEPS_OF_SPAN = 0.1, 16.0
 
 
 class Renewal(NamedTuple):
@@ -62,12 +70,12 @@ def renewal(t_s: Floats, watts: Floats, period_s: float, polled_s: float = 0.0) 
     period_s : float
         Time between renewals by the profile, more than 0.
     polled_s : float
-        Time between polls of which those that found nothing new made no row, as where rows bear the instant of
-        renewal: what was renewed twice from one to the next was seen once. 0: there is a row for each poll.
+        Time between polls, of which those that found nothing new may have made no row; a late one makes less be found.
+        0: there is a row for each.
     """
     new = np.flatnonzero(np.diff(watts) != 0.0)[-_MOST_CHANGES:]
     before = t_s[new + 1]
-    after = before - polled_s if polled_s else t_s[new]
+    after = np.maximum(t_s[new], before - polled_s) if polled_s else t_s[new]
     middle, half = (after + before) / 2.0, (before - after) / 2.0 + _WANDER * period_s
     apart, open_s = np.diff(middle), half[1:] + half[:-1]
     most, least = float(np.min(apart + open_s, initial=math.inf)), _MIN_RATIO * period_s
@@ -110,3 +118,24 @@ def _first_of_their_kind(apart: Floats, alike_s: Floats) -> Bools:
         first[i] = apart[i] > last + alike_s[i]
         last = apart[i] if first[i] else last
     return first
+
+
+def not_the_loads(v: Floats) -> Bools:
+    """Which differences of readings are changes that the load cannot have made by jumping between a few levels.
+
+    A sensor without noise that follows at once shows the load's edges and nothing else, and they may lie on a
+    lattice of their own. A level is a reading that comes back again and again.
+    """
+    out = np.asarray(np.diff(v) != 0.0, np.bool_)
+    at = np.flatnonzero(out)
+    if not len(at):
+        return out
+    runs = v[np.append(at, at[-1] + 1)]
+    values, which, counts = np.unique(runs, return_inverse=True, return_counts=True)
+    levels = (counts >= max(_LEVEL_RUNS, _LEVEL_SHARE * len(runs)))[which]
+    jump = levels[:-1] & levels[1:]
+    span = float(values[-1] - values[0])
+    if span >= _MIN_STEPS_OF_SPAN * float(np.min(np.diff(values))):
+        jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
+    out[at] = ~jump
+    return out
