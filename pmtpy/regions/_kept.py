@@ -37,10 +37,10 @@ _OVERDUE = 2.5  # times between rows: one is as old as that where the next was j
 _ALL_S = 1e9  # of what is kept
 # Periods of the poller from one poll to the next, at most: where it is on time, and where it reads at random instants.
 _POLLED_LATE, _DITHERED = 1.25, 2.0
-_SELDOM = "its readings change at multiples of {} only"
-_PERHAPS_SELDOM = "its readings have changed at multiples of {} only so far"
+_SAID_SELDOM = "its readings change at multiples of {} only"
+_SAID_PERHAPS = "its readings have changed at multiples of {} only so far"
 # By whether there is a profile, and whether it is not known yet.
-_MEANS = {
+_WHAT_IT_MEANS = {
     (True, False): "the profile is probably of another register or setting, so the energy is not corrected for how the "
     "sensor follows time, and the gain may be another too; make a profile of this one (pmtpy characterise). A load "
     "that changes at such times alone looks the same",
@@ -132,11 +132,11 @@ class Facts(NamedTuple):
     def _compared(self, name: str, every_s: float, *, perhaps: bool = False) -> str:
         profiled = self.calibration is not None and name in self.calibration.profiles
         known_s = self.known_s.get(name, 0.0)
-        said = (_PERHAPS_SELDOM if perhaps else _SELDOM).format(duration(every_s))
+        said = (_SAID_PERHAPS if perhaps else _SAID_SELDOM).format(duration(every_s))
         if known_s:
             whose = "what its profile says" if profiled else "what is stated of it"
             said += f", {every_s / known_s:.3g} times {whose} ({duration(known_s)})"
-        return f"{said}: {_MEANS[profiled, perhaps]}"
+        return f"{said}: {_WHAT_IT_MEANS[profiled, perhaps]}"
 
 
 _facts: weakref.WeakKeyDictionary[Acquisition, Facts] = weakref.WeakKeyDictionary()

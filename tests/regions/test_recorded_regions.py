@@ -92,7 +92,7 @@ def test_what_is_recorded_is_as_uncertain_as_what_was_measured(tmp_path: Path) -
     twice = compare([trace, replace(trace, name="other", aged_s=0.0)], one_clock=True, regions=[span], whole=False)
     (found,) = twice.regions
     assert found.energies["gpu"].uncertainty_joules > 1.1 * found.energies["other"].uncertainty_joules
-    assert dict(live.channels["gpu"].components)["clock"] > 0.5 * live.uncertainty_joules
+    assert dict(live.channels["gpu"].components)["clock"] > 0.4 * live.uncertainty_joules
     # An older file does not tell: its register may be as old as its polls.
     told = {"polled_s": 0.07, "stamped": False}
     assert [aged_of(told), aged_of(told | {"stamped": True}), aged_of({"polled_s": None}), aged_of(None)] == [
