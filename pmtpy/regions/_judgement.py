@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, of_product, sum_budgets
-from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.channel_times import is_power, renewed_each
 from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE
 from pmtpy.analysis.uncertainty.counted import counted
 from pmtpy.analysis.uncertainty.interval_statistics import late_joules, summarise
@@ -22,7 +22,7 @@ from pmtpy.core.presentation import rows_lost
 from pmtpy.core.rows import Floats, Frame
 from pmtpy.errors import CoverageError
 from pmtpy.regions._found import LAG_CORRECTED, Found
-from pmtpy.regions._kept import Kept, timed
+from pmtpy.regions._kept import Kept
 from pmtpy.regions._witness import witnessed
 
 # Moves of a counter that tell what they have in common: by chance n of them are multiples of g once in g^n times.
@@ -165,7 +165,7 @@ def _allowing(found: Found, kept: Kept, i: int, rows: Frame) -> Found:
     another = kept.open_renewals[channel.name]
     if kept.uncovered_s[i]:
         return found
-    seldom, t_s, watts = timed(channel, another.every_s), kept.times_s(rows), rows.watts.T[i + 1 : i + 2]
+    seldom, t_s, watts = renewed_each(channel, another.every_s), kept.times_s(rows), rows.watts.T[i + 1 : i + 2]
     other = Found.judged(seldom, summarise([seldom], t_s, watts, kept.interval(rows, [i])[0])[0])
     either = [(1.0 - another.share, found), (another.share, other)]
     both = mixture(

@@ -14,7 +14,7 @@ import numpy as np
 
 from pmtpy.analysis.signal.renewal import Renewal, renewal
 from pmtpy.analysis.uncertainty.ahead import of_late
-from pmtpy.analysis.uncertainty.channel_times import is_power, reach_s
+from pmtpy.analysis.uncertainty.channel_times import is_power, reach_s, renewed_each
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_AHEAD, CONTEXT_SAMPLES, may_be_lag_corrected
 from pmtpy.core.calibration.matching import Calibration
@@ -23,7 +23,6 @@ from pmtpy.core.channel import Channel, Identity
 from pmtpy.core.counters import UNREAD
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.presentation import duration
-from pmtpy.core.response import Number, Response
 from pmtpy.core.rows import Floats, Frame, Layout
 from pmtpy.core.source import Remarks, Timestamps
 from pmtpy.sensor.acquisition import Acquisition
@@ -111,7 +110,7 @@ class Facts(NamedTuple):
         known = {c.name: c.refresh_s for c in layout.energy} | {n: p.response.period_s for n, p in profiles.items()}
         kernels = {n: p for n, p in profiles.items() if n not in seldom_s}
         if seldom_s:
-            channels = [_seldom(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
+            channels = [renewed_each(c, seldom_s[c.name]) if c.name in seldom_s else c for c in layout.channels]
             layout = replace(layout, channels=tuple(channels))
         reach = tuple([_reach_s(c, kernels.get(c.name)) for c in layout.energy])
         both = zip(layout.energy, reach, strict=True)
@@ -169,7 +168,7 @@ class Kept(NamedTuple):
     def of(cls, made: Acquisition, a: CurvePoint, b: CurvePoint) -> Kept:
         """Take it down."""
         (facts, open_), length_ns, source = Facts.seen(made, a, b), b.t_ns - a.t_ns, made.intake.source
-        as_open = [_context_s(timed(c, open_[c.name].every_s)) for c in made.layout.energy if c.name in open_]
+        as_open = [_context_s(renewed_each(c, open_[c.name].every_s)) for c in made.layout.energy if c.name in open_]
         margin = max([facts.margin_s, CONTEXT_AHEAD * (a.extended_ns + b.extended_ns) / 1e9, *as_open])
         both = zip(a.uncovered_ns[1:], b.uncovered_ns[1:], strict=True)
         uncovered_s = tuple([min(y - x, length_ns) / 1e9 for x, y in both])
@@ -273,18 +272,6 @@ def _kernels(layout: Layout, calibration: Calibration | None) -> dict[str, Profi
     profiles = calibration.profiles if calibration is not None else {}
     powers = [c for c in layout.energy if is_power(c) and c.name in profiles] if profiles else []
     return {c.name: profiles[c.name] for c in powers if profiles[c.name].response.shaped}
-
-
-def timed(channel: Channel, every_s: float) -> Channel:
-    """Return a channel of which nothing is known in time but how often it is renewed."""
-    of, how = channel.response, Response.stated(refresh_s=Number(every_s))
-    how = replace(how, known_at_w=of.known_at_w, state_w=of.state_w, state_s=of.state_s)
-    return replace(channel, method=None, response=how)
-
-
-def _seldom(channel: Channel, every_s: float) -> Channel:
-    """Return a channel as it is after all renewed; where that was not known, nothing that is contradicts it."""
-    return timed(channel, every_s) if channel.refresh_s else channel.timed(refresh_s=every_s)
 
 
 def _reach_s(channel: Channel, profile: Profile | None) -> float:

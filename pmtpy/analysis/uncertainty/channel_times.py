@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pmtpy.analysis.signal.updates import POLLED
 from pmtpy.core.channel import Channel, EnergyMethod
+from pmtpy.core.response import Number, Response
 
 FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-time (gpu-table of Yang et al., duty)
 # Times between renewals: between rows further apart than this one was missed, and a window wider than this spreads an
@@ -16,6 +19,15 @@ LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how
 def is_power(channel: Channel) -> bool:
     """Whether single values are watts (else joules: a counter)."""
     return channel.energy_method is not EnergyMethod.COUNTER
+
+
+def renewed_each(channel: Channel, every_s: float) -> Channel:
+    """Return a channel as its readings show that it is renewed; what else was stated, if that was, is of another."""
+    if not channel.refresh_s:
+        return channel.timed(refresh_s=every_s)
+    of, how = channel.response, Response.stated(refresh_s=Number(every_s))
+    how = replace(how, known_at_w=of.known_at_w, state_w=of.state_w, state_s=of.state_s)
+    return replace(channel, method=None, response=how)
 
 
 def span_s(channel: Channel) -> float | None:

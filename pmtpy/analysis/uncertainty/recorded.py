@@ -10,11 +10,13 @@ import math
 
 import numpy as np
 
+from pmtpy.analysis.signal.renewal import renewal
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets, uncertainty_budget
-from pmtpy.analysis.uncertainty.channel_times import is_power
+from pmtpy.analysis.uncertainty.channel_times import STREAM_S, is_power, renewed_each
 from pmtpy.analysis.uncertainty.counted import counted
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.interval_statistics import summarise
+from pmtpy.core.channel import Channel
 from pmtpy.core.rows import Floats, Layout
 
 
@@ -58,6 +60,17 @@ def recorded_budgets(
     so_far = joules[t_s <= interval.seconds, 1:].max(axis=0, initial=0.0)
     rests = [math.nan if not (power or joule) else 0.0 for power, joule in zip(powers, so_far.tolist(), strict=True)]
     interval = interval._replace(rested_watts=rests)
-    shown, moved = counted(layout.energy, t_s, watts.T[1:], joules.T[1:])
-    seen = summarise(layout.energy, t_s, shown, interval, moved, shown=joules.T[1:])
-    return [uncertainty_budget(c, s) for c, s in zip(layout.energy, seen, strict=True)]
+    channels = [_as_renewed(c, t_s, w) for c, w in zip(layout.energy, watts.T[1:], strict=True)]
+    shown, moved = counted(channels, t_s, watts.T[1:], joules.T[1:])
+    seen = summarise(channels, t_s, shown, interval, moved, shown=joules.T[1:])
+    return [uncertainty_budget(c, s) for c, s in zip(channels, seen, strict=True)]
+
+
+def _as_renewed(channel: Channel, t_s: Floats, watts: Floats) -> Channel:
+    """Return a register of power as its rows show that it is renewed, where that is more seldom than is stated."""
+    stated_s = channel.refresh_s or 0.0
+    if not is_power(channel) or stated_s < STREAM_S:
+        return channel
+    known = np.isfinite(watts)
+    found = renewal(t_s[known], watts[known], stated_s)
+    return renewed_each(channel, found.every_s) if found.another else channel
