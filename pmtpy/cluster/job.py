@@ -85,19 +85,19 @@ class JobEnergy(Mapping[str, NodeEnergy]):
         covered = math.fsum(n.coverage for n in nodes) / of_all if of_all else 0.0
         without = [f"{name} is {how} in the sum: {why}" for name, how, why in self._left_out()]
         return Measurement(
-            f"{len(nodes)} of {of_all} nodes" if without else amount(of_all, "node"),
-            TOTAL,
-            seconds,
-            joules,
-            watts if nodes else math.nan,
-            summed_uncertainty(nodes) if nodes else math.nan,
-            "sum of nodes",
-            None,
-            None,
-            covered,
-            sum(n.lost for n in nodes),
-            (*self.problems, *without, *self._warnings()),
-            any(n.virtual for n in nodes),
+            target=f"{len(nodes)} of {of_all} nodes" if without else amount(of_all, "node"),
+            name=TOTAL,
+            virtual=any(n.virtual for n in nodes),
+            seconds=seconds,
+            joules=joules,
+            watts=watts if nodes else math.nan,
+            uncertainty_joules=summed_uncertainty(nodes) if nodes else math.nan,
+            method="sum of nodes",
+            refresh_s=None,
+            window_s=None,
+            coverage=covered,
+            lost=sum(n.lost for n in nodes),
+            warnings=(*self.problems, *without, *self._warnings()),
         )
 
     def _left_out(self) -> list[tuple[str, str, str]]:

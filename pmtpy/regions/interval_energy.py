@@ -9,7 +9,7 @@ channels contradict each other, the energy itself depends on that, so both are c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -68,59 +68,50 @@ class _Known(NamedTuple):
 
 def _recorded(kept: Kept, known: Sequence[_Known], peaks: Sequence[float], trust: _Trust) -> Measurement:
     """Make the records of every channel, and of their sum."""
-    seconds, facts, settled = kept.seconds, kept.facts, kept.settled()
+    seconds, facts = kept.seconds, kept.facts
     profiles = facts.calibration.profiles if facts.calibration is not None else {}
+    record = partial(
+        Measurement,
+        target=kept.target,
+        virtual=kept.identity.virtual,
+        seconds=seconds,
+        lost=kept.lost,
+        settled=kept.settled(),
+    )
     channels = {
         c.name: to_be_judged(
-            Measurement(
-                target=kept.target,
+            record(
                 name=c.name,
-                seconds=seconds,
                 joules=one.joules,
                 watts=one.watts(seconds),
                 uncertainty_joules=math.nan,  # until it is judged
                 method=one.method,
+                peak_watts=peaks[i + 1] if peaks else math.nan,
                 refresh_s=c.refresh_s,
                 window_s=c.window_s,
                 coverage=_coverage(seconds, one.uncovered_s),
-                lost=kept.lost,
-                warnings=(),
-                virtual=kept.identity.virtual,
-                peak_watts=peaks[i + 1] if peaks else math.nan,
-                settled=settled,
                 calibration=c.reference if c.name in profiles else None,
+                warnings=(),
             ),
             partial(trust.of_channel, i),
         )
         for i, (c, one) in enumerate(zip(facts.layout.energy, known, strict=True))
     }
-    total = _total(kept, known, channels, peaks, settled=settled)
-    return to_be_judged(total, trust.of_total)
-
-
-def _total(
-    kept: Kept, known: Sequence[_Known], channels: Mapping[str, Measurement], peaks: Sequence[float], *, settled: bool
-) -> Measurement:
-    layout, seconds = kept.facts.layout, kept.seconds
-    parts = [known[i - 1] for i in layout.in_total]
-    of_parts = {name: channels[name] for name in [layout.energy[i - 1].name for i in layout.in_total]}
+    layout = facts.layout
+    unknown_s = [known[i - 1].uncovered_s for i in layout.in_total]
+    parts = {c.name: channels[c.name] for c in [layout.energy[i - 1] for i in layout.in_total]}
     uncovered_s = min(kept.b.uncovered_ns[0] - kept.a.uncovered_ns[0], kept.b.t_ns - kept.a.t_ns) / 1e9
-    uncovered_s = max([uncovered_s, *[p.uncovered_s for p in parts]])
-    return Measurement(
-        target=kept.target,
+    total = record(
         name=TOTAL,
-        seconds=seconds,
-        joules=sum([p.joules for p in parts]) if parts else math.nan,
+        joules=sum([p.joules for p in parts.values()]) if parts else math.nan,
         # Parts can lack different stretches: the mean is the sum of theirs, each over its own time.
-        watts=sum([p.watts for p in of_parts.values()]) if parts else math.nan,
-        coverage=_coverage(seconds, uncovered_s),
-        lost=kept.lost,
-        virtual=kept.identity.virtual,
-        channels=channels,
+        watts=sum([p.watts for p in parts.values()]) if parts else math.nan,
         peak_watts=peaks[0] if peaks else math.nan,
-        settled=settled,
-        **sum_of(of_parts),
+        coverage=_coverage(seconds, max([uncovered_s, *unknown_s])),
+        channels=channels,
+        **sum_of(parts),
     )
+    return to_be_judged(total, trust.of_total)
 
 
 class _Trust(NamedTuple):

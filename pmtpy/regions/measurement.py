@@ -6,18 +6,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.core.presentation import html_notes, html_table, in_same_digits
 
-# Fields that JSON shows as they are, in order.
-_PLAIN = (
-    "target", "name", "virtual", "seconds", "joules", "watts", "uncertainty_joules", "method", "peak_watts",
-    "refresh_s", "window_s", "coverage", "lost", "settled", "calibration",
-)  # fmt: skip
+_NOT_PLAIN = ("warnings", "channels", "components")  # fields that JSON shows otherwise than as they are, or not
 _NO_CHANNELS: Mapping[str, Measurement] = MappingProxyType({})
 
 
@@ -40,7 +37,7 @@ class _Judged:
             return getattr(found, name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement(_Judged):
     """What one sensor, or one of its channels, says about a region.
 
@@ -83,24 +80,25 @@ class Measurement(_Judged):
         where nothing was corrected.
     """
 
+    # in the order of JSON
     target: str
     name: str
+    virtual: bool
     seconds: float
     joules: float
     watts: float
     uncertainty_joules: float
     method: str
+    peak_watts: float = math.nan
     refresh_s: float | None
     window_s: float | None
     coverage: float
     lost: int
-    warnings: tuple[str, ...]
-    virtual: bool
-    channels: Mapping[str, Measurement] = field(default_factory=lambda: _NO_CHANNELS)
-    peak_watts: float = math.nan
     settled: bool = True
-    components: tuple[tuple[str, float], ...] = ()
     calibration: str | None = None
+    warnings: tuple[str, ...]
+    channels: Mapping[str, Measurement] = field(default_factory=lambda: _NO_CHANNELS)
+    components: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         """Close the channels against changes."""
@@ -142,15 +140,15 @@ class Measurement(_Judged):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold: numbers that are not known are None, channels by their names."""
-        found = {name: getattr(self, name) for name in _PLAIN}
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_PLAIN}
         known = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in found.items()}
         channels = {name: channel.to_dict() for name, channel in self.channels.items()}
         return {**known, "warnings": list(self.warnings), **({"channels": channels} if channels else {})}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel to another process: a view of a mapping cannot."""
-        values = [getattr(self, name) for name in self.__slots__]
-        return Measurement, tuple(dict(v) if isinstance(v, MappingProxyType) else v for v in values)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return partial(Measurement, **{**values, "channels": dict(self.channels)}), ()
 
 
 def to_be_judged(measured: Measurement, judge: Callable[[], UncertaintyBudget]) -> Measurement:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ from pmtpy.regions.measurement import Measurement
 from tests.cli.conftest import ROOT, Pmtpy, Started, wait_for
 from tests.support.worlds import counter_sensor
 
+MEASURED = Measurement(
+    target="t", name="total", virtual=False, seconds=1.0, joules=50.0, watts=50.0, uncertainty_joules=0.1,
+    method="counter", refresh_s=None, window_s=None, coverage=1.0, lost=0, warnings=(),
+)  # fmt: skip
 WAITING = ("sh", "-c", "touch running; while [ ! -e go ]; do sleep 0.02; done; exit 3")
 
 
@@ -234,7 +239,7 @@ def test_a_run_that_failed_is_in_no_mean() -> None:
 
 def test_a_run_whose_energy_is_not_known_is_in_no_mean() -> None:
     def measured(joules: float, coverage: float) -> Measurement:
-        return Measurement("t", "total", 1.0, joules, 50.0, 0.1, "counter", None, None, coverage, 0, (), virtual=False)
+        return replace(MEASURED, joules=joules, coverage=coverage)
 
     shares = ((50.0, 1.0), (48.5, 0.97), (20.0, 0.4))
     runs = [Run(0, 1.0, {"t": measured(*share)}, None, {}) for share in shares]
@@ -247,8 +252,7 @@ def test_a_run_whose_energy_is_not_known_is_in_no_mean() -> None:
 
 def test_the_page_tells_each_key_of_the_document() -> None:
     def measured(name: str, **channels: Measurement) -> Measurement:
-        number = (1.0, 50.0, 50.0, 0.1, "counter", None, None, 1.0, 0, ())
-        return Measurement("TARGET", name, *number, virtual=False, channels=channels)
+        return replace(MEASURED, target="TARGET", name=name, channels=channels)
 
     def keys(found: object) -> set[str]:
         inner = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()

@@ -22,6 +22,11 @@ from pmtpy.regions.pool import _pool
 SCRIPT = Path(__file__).with_name("tune.py")
 WATTS = 60.0  # of the virtual world, and so of each sensor in it
 Results = list[dict[str, float]]
+# of a program: makes a measurement of what matters here
+RECORD = """from functools import partial
+from pmtpy.regions.measurement import Measurement
+how = {"refresh_s": None, "window_s": None, "method": "counter", "lost": 0, "warnings": ()}
+record = partial(Measurement, name="total", virtual=True, **how)"""
 
 
 def missing() -> str:
@@ -165,9 +170,9 @@ class TestArithmetic:
         code = f"""
 import json
 from pmtpy.integrations.kernel_tuner import _means
-from pmtpy.regions.measurement import Measurement
+{RECORD}
 rows = [
-    Measurement("t", "total", s, j, j / (s * c), u, "counter", None, None, c, 0, (), True)
+    record(target="t", seconds=s, joules=j, watts=j / (s * c), uncertainty_joules=u, coverage=c)
     for s, j, u, c in {rows!r}
 ]
 print(json.dumps(_means("x", rows)))
@@ -199,10 +204,10 @@ print(json.dumps(_means("x", rows)))
 import json
 from kernel_tuner.util import ErrorConfig
 from pmtpy.integrations.kernel_tuner import EnergyObserver
-from pmtpy.regions.measurement import Measurement
+{RECORD}
 observer = EnergyObserver("rapl:virtual")
 observer._measured = [{{
-    key.replace("all", ""): Measurement(key, "total", 1.0, j, j, u, "counter", None, None, 1.0, 0, (), True)
+    key.replace("all", ""): record(target=key, seconds=1.0, joules=j, watts=j, uncertainty_joules=u, coverage=1.0)
     for key, (j, u) in {measured!r}.items()
 }}]
 print(json.dumps({{k: str(v) if isinstance(v, ErrorConfig) else v for k, v in observer.get_results().items()}}))
