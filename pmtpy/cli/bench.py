@@ -10,20 +10,10 @@ import sys
 from pmtpy.analysis.repetition.resolve import Difference, MeanOfBlocks, Verdict
 from pmtpy.cli._measured_twice import TWICE, measured_twice
 from pmtpy.cli.command import NOT_FOUND, split_command
-from pmtpy.cli.common import (
-    add_options,
-    aside,
-    check_writable,
-    chosen_targets,
-    deliver,
-    exit_code,
-    opened,
-    say,
-    write_report,
-)
+from pmtpy.cli.common import aside, check_writable, chosen_targets, deliver, exit_code, opened, say, write_report
+from pmtpy.cli.options import add_options, count, duration_or_none
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.terminal import StatusLine, is_terminal
-from pmtpy.cli.values import count, duration_or_none
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import amount, in_same_digits
 from pmtpy.errors import PmtError, TargetError, WorkFailedError

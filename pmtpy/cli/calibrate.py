@@ -20,7 +20,8 @@ import numpy as np
 from pmtpy.analysis.transfer.predict import fit_transfer, predict
 from pmtpy.cli import calibrate_energy
 from pmtpy.cli.calibrate_energy import pair_of_numbers
-from pmtpy.cli.common import add_overwrite, check_new, options_for, say, write_new
+from pmtpy.cli.common import check_new, options_for, say, write_new
+from pmtpy.cli.options import add_overwrite
 from pmtpy.core.calibration.curves import Affine
 from pmtpy.core.calibration.matching import refuse_stranger
 from pmtpy.core.calibration.profile import RECORDED, Profile

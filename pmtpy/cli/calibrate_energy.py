@@ -8,9 +8,9 @@ import math
 from collections.abc import Sequence
 
 from pmtpy.cli.common import aside, say
+from pmtpy.cli.options import add_json
 from pmtpy.cli.page import Table, notes, of_longest
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import add_json
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import TargetError

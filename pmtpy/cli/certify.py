@@ -13,11 +13,11 @@ from statistics import fmean as mean
 
 from pmtpy.analysis.signal.estimate import NO_VALUE
 from pmtpy.cli.characterise import page as characterised
-from pmtpy.cli.common import add_options, add_overwrite, check_new, parse_options, say, write_new
+from pmtpy.cli.common import check_new, parse_options, say, write_new
+from pmtpy.cli.options import add_json, add_options, add_overwrite, count
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
-from pmtpy.cli.values import add_json, count
 from pmtpy.core.calibration.matching import refuse_unfit
 from pmtpy.core.calibration.profile import Profile
 from pmtpy.core.clock import duration_of, seconds_of

@@ -15,11 +15,11 @@ from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.characterisation.results import Series
 from pmtpy.cli import procedures
-from pmtpy.cli.common import add_options, parse_options, say
+from pmtpy.cli.common import parse_options, say
+from pmtpy.cli.options import add_json, add_options, add_part, part_of
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal, show
-from pmtpy.cli.values import add_json, add_part, part_of
 from pmtpy.core.clock import duration_of, seconds_of
 from pmtpy.core.presentation import fixed, in_same_digits
 from pmtpy.errors import TargetError

@@ -1,8 +1,7 @@
-"""What the verbs share: targets and options on a command line, messages, exit codes, opening several sensors."""
+"""What the verbs share beside their arguments: the sensors that are meant, opened; messages, exit codes, reports."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import os
@@ -104,31 +103,6 @@ def exit_code(error: PmtError) -> int:
     if isinstance(error, (TargetError, CalibrationError, SinkError)):  # a file that must not or cannot be written
         return USAGE
     return LOST if isinstance(error, SourceLostError) else 1
-
-
-def add_targets(parser: argparse.ArgumentParser, *, otherwise: str = "an error") -> None:
-    """Add TARGET arguments and ``-o key=value``; say what happens where no target is named anywhere."""
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="TARGET",
-        help="a sensor: rapl, nvml:0, powersensor3:/dev/ttyACM0, or rapl:virtual without hardware; default: PMT_NAME "
-        f"and PMT_DEVICE, else the sensors of pmtpy.toml, else {otherwise}",
-    )
-    add_options(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``-o key=value``."""
-    parser.add_argument(
-        "-o",
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set an option of the sensor (repeatable), such as interval=20ms or load=constant:60; its page in the "
-        "documentation lists them. Of several sensors, each that has the option gets it",
-    )
 
 
 def _default_targets() -> list[str]:
@@ -255,11 +229,6 @@ def check_writable(*paths: str | None) -> None:
         if why:
             msg = f"cannot write {path}: {why}"
             raise SinkError(msg)
-
-
-def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Add ``--overwrite``, of a verb that writes through :func:`write_new`."""
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 
 def check_new(*paths: str | None, overwrite: bool) -> None:

@@ -25,9 +25,9 @@ from pmtpy.cli.command import run_command
 from pmtpy.cli.common import LOST, check_writable, deliver, opened, say
 from pmtpy.cli.comparison_report import page
 from pmtpy.cli.dump import end_dumps
+from pmtpy.cli.options import add_part, add_reading, part_of
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress
-from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.clock import HOST_CLOCK, duration_of, seconds_of
 from pmtpy.core.markers import Span

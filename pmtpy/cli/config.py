@@ -15,10 +15,10 @@ from pmtpy.backends.powersensor3.config import Records
 from pmtpy.backends.powersensor3.device import Board, open_board
 from pmtpy.backends.powersensor3.limits import refuse_implausible
 from pmtpy.cli import config_pmd
-from pmtpy.cli.common import add_overwrite, check_new, say, write_new
+from pmtpy.cli.common import check_new, say, write_new
+from pmtpy.cli.options import add_json, add_overwrite, count
 from pmtpy.cli.page import Kind, Line, Page, Table, notes
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import add_json, count
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.errors import FileFormatError, TargetError
 from pmtpy.sensor.registry import canonical, split_target

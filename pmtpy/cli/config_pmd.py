@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pmtpy.backends.pmd.codec import AVERAGED, PAIRS, STREAMING, Config, Layout
 from pmtpy.backends.pmd.device import Meter, open_meter
 from pmtpy.cli.common import say
+from pmtpy.cli.options import count
 from pmtpy.cli.page import Kind, Line, Page, Table
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import count
 from pmtpy.core.clock import HOST_CLOCK
 from pmtpy.emulators.pmd import PmdBoard
 from pmtpy.emulators.serial_board import MemoryLine

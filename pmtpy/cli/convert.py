@@ -10,8 +10,8 @@ from pathlib import Path
 from pmtpy.analysis.uncertainty.interval import Interval
 from pmtpy.analysis.uncertainty.recorded import recorded_uncertainties
 from pmtpy.cli.common import check_writable, say
+from pmtpy.cli.options import add_part, add_reading, part_of
 from pmtpy.cli.terminal import progress
-from pmtpy.cli.values import add_part, add_reading, part_of
 from pmtpy.core.clock import seconds_of
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats

@@ -17,9 +17,9 @@ from typing import Any
 
 from pmtpy.backends import rules
 from pmtpy.backends.machine import Machine
+from pmtpy.cli.options import add_json
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import add_json
 from pmtpy.core.channel import Derivation, Quantity
 from pmtpy.core.presentation import amount
 from pmtpy.core.state import State

@@ -15,21 +15,11 @@ from pathlib import Path
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.cli import report
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import (
-    LOST,
-    add_targets,
-    aside,
-    check_writable,
-    chosen_targets,
-    opened,
-    say,
-    warn_of_the_rest,
-    write_report,
-)
+from pmtpy.cli.common import LOST, aside, check_writable, chosen_targets, opened, say, warn_of_the_rest, write_report
+from pmtpy.cli.options import add_overwrite, add_targets, size_of
 from pmtpy.cli.page import Kind, Line
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import progress
-from pmtpy.cli.values import size_of
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S, duration_of, seconds_of
 from pmtpy.core.nearest import nearest
 from pmtpy.core.presentation import amount, duration, utf8
@@ -67,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration", type=duration_of, metavar="TIME", help="end after this time (bare: seconds); default: at Ctrl-C"
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    add_overwrite(parser)
     parser.add_argument(
         "--dataset",
         metavar="ROOT",

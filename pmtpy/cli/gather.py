@@ -7,10 +7,10 @@ import json
 import math
 from pathlib import Path
 
+from pmtpy.cli.options import add_json
 from pmtpy.cli.page import Line, Table, notes
 from pmtpy.cli.report import SPREAD
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import add_json
 from pmtpy.cluster.gather import gather
 from pmtpy.cluster.job import JobEnergy
 from pmtpy.cluster.node import NodeEnergy

@@ -7,9 +7,9 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from pmtpy.cli.options import add_json
 from pmtpy.cli.page import Kind, Line, Page
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import add_json
 from pmtpy.sensor.registry import Listing, list_sensors
 
 _REHEARSE = "NAME:virtual (for example powersensor3:virtual) rehearses one without its hardware."

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pmtpy.cli.common import say
-from pmtpy.cli.values import add_part, add_reading, part_of
+from pmtpy.cli.options import add_part, add_reading, part_of
 from pmtpy.core.presentation import amount, utf8
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut

@@ -12,10 +12,10 @@ from typing import Any
 
 from pmtpy.analysis.signal.estimate import Estimate
 from pmtpy.cli.common import parse_options, say
+from pmtpy.cli.options import part_of
 from pmtpy.cli.page import Line, Table
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import is_terminal
-from pmtpy.cli.values import part_of
 from pmtpy.core.presentation import fixed
 from pmtpy.errors import TargetError
 from pmtpy.io.read.cut import Cut

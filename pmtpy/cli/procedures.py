@@ -7,12 +7,12 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping
 
+from pmtpy.cli.options import count
 from pmtpy.cli.procedure_answer import Answer
 from pmtpy.cli.procedures_live import internal_rate, latency, updates
 from pmtpy.cli.procedures_recorded import agreement, parts, stability, steps, work
 from pmtpy.cli.procedures_registers import registers
 from pmtpy.cli.terminal import show
-from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.errors import TargetError
 

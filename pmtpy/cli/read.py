@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pmtpy.cli import report
-from pmtpy.cli.common import add_targets, chosen_targets, opened
+from pmtpy.cli.common import chosen_targets, opened
+from pmtpy.cli.options import add_json, add_targets
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.terminal import progress, show
-from pmtpy.cli.values import add_json
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import in_same_digits, number_or_none
 from pmtpy.core.state import State

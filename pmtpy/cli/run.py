@@ -15,22 +15,13 @@ from pmtpy.analysis.uncertainty.budget import repeated
 from pmtpy.cli import report
 from pmtpy.cli._measured_twice import TWICE, MeasuredTwice, measured_twice
 from pmtpy.cli.command import run_command
-from pmtpy.cli.common import (
-    MEASURES_ALL,
-    add_options,
-    check_writable,
-    chosen_targets,
-    deliver,
-    open_all,
-    say,
-    warn_of_the_rest,
-)
+from pmtpy.cli.common import MEASURES_ALL, check_writable, chosen_targets, deliver, open_all, say, warn_of_the_rest
 from pmtpy.cli.dump import check_suffix, dump_paths, end_dumps, linger
+from pmtpy.cli.options import add_options, count
 from pmtpy.cli.page import Kind, Line, Page, Table
 from pmtpy.cli.progress import Progress
 from pmtpy.cli.stopping import Stop
 from pmtpy.cli.terminal import is_terminal, progress
-from pmtpy.cli.values import count
 from pmtpy.core.clock import duration_of
 from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.core.state import LEAST_COVERAGE

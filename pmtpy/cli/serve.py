@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 
-from pmtpy.cli.common import add_options, announce, chosen_targets, open_all, say
-from pmtpy.cli.values import port
+from pmtpy.cli.common import announce, chosen_targets, open_all, say
+from pmtpy.cli.options import add_options, port
 from pmtpy.cluster.prometheus import LOOPBACK, PORT, Server
 
 _FOREVER_S = 1e9

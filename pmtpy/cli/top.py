@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from pmtpy.cli.common import LOST, add_targets, chosen_targets, open_all, say
+from pmtpy.cli.common import LOST, chosen_targets, open_all, say
 from pmtpy.cli.dump import check_suffix, dump_paths
+from pmtpy.cli.options import add_targets
 from pmtpy.cli.terminal import is_terminal
 from pmtpy.core.clock import HOST_CLOCK, duration_of
 from pmtpy.errors import TargetError

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pmtpy.cli.common import add_options, announce, chosen_targets, opened, say
-from pmtpy.cli.values import add_reading, port, size_of
+from pmtpy.cli.common import announce, chosen_targets, opened, say
+from pmtpy.cli.options import add_options, add_reading, port, size_of
 from pmtpy.cluster.clocks import Clocks
 from pmtpy.core.presentation import utf8
 from pmtpy.errors import TargetError

@@ -1,7 +1,7 @@
-"""Values on the command line: what an option takes is checked where it is parsed, needed or not.
+"""Arguments that several verbs have, and the values that they take, each a ``type=`` of argparse.
 
-Each is a ``type=`` of argparse; :class:`~pmtpy.cli.parser.Parser` says what is wrong, and ends with the status of
-usage.
+A value is checked where it is parsed, needed or not; :class:`~pmtpy.cli.parser.Parser` says what is wrong, and ends
+with the status of usage.
 """
 
 from __future__ import annotations
@@ -64,6 +64,41 @@ def utc_offset(text: str) -> float:
     return value
 
 
+def duration_or_none(text: str) -> float:
+    """Take a duration, or 0 for none of it."""
+    return 0.0 if text.strip() in {"0", "0s"} else duration_of(text)
+
+
+def add_targets(parser: argparse.ArgumentParser, *, otherwise: str = "an error") -> None:
+    """Add TARGET arguments and ``-o key=value``; say what happens where no target is named anywhere."""
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        metavar="TARGET",
+        help="a sensor: rapl, nvml:0, powersensor3:/dev/ttyACM0, or rapl:virtual without hardware; default: PMT_NAME "
+        f"and PMT_DEVICE, else the sensors of pmtpy.toml, else {otherwise}",
+    )
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o key=value``."""
+    parser.add_argument(
+        "-o",
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set an option of the sensor (repeatable), such as interval=20ms or load=constant:60; its page in the "
+        "documentation lists them. Of several sensors, each that has the option gets it",
+    )
+
+
+def add_overwrite(parser: argparse.ArgumentParser) -> None:
+    """Add ``--overwrite``, of a verb that writes through :func:`write_new`."""
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+
+
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Add the options by which recordings are read."""
     add = parser.add_argument
@@ -94,8 +129,3 @@ def part_of(args: argparse.Namespace) -> tuple[float | None, float | None]:
         msg = f"--to {stop:g} s does not lie behind --from {start:g} s; both count from the first row"
         raise TargetError(msg)
     return start, stop
-
-
-def duration_or_none(text: str) -> float:
-    """Take a duration, or 0 for none of it."""
-    return 0.0 if text.strip() in {"0", "0s"} else duration_of(text)
