@@ -25,8 +25,8 @@ from pmtpy.core.markers import Span, at_own_instants, paired
 from pmtpy.core.presentation import amount, duration
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError, TargetError
+from pmtpy.io.read import LOG, METER, STAMPS, TRACE
 from pmtpy.io.read import load as load_file
-from pmtpy.io.read.device_trace import KIND as TRACE
 from pmtpy.io.recorded import anchor_of, load_in, regions_in
 
 if TYPE_CHECKING:
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Kinds of recordings by the names that their readers give.
 AS_SHOWN = "record it as the sensor shows it, with -o calibration=none"  # the cure for what was corrected already
 _NAMED = 6  # regions that a text names; there may be thousands
 _LITTLE = 0.02  # of a region, by which its ends may be off without a word
 _MOSTLY = 0.5  # of a recording, that stamps have to tell of
-_STAMPS, _METER, _LOG = "load time stamps", "PMD recording", "nvidia-smi log"
 
 
 def read_file(
@@ -241,10 +239,10 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
         msg = f"{path} has no rows, or no rows in the part that was asked for"
         raise TargetError(msg)
     if not powers:
-        hint = "; give it with --load" if table.attrs["format"] == _STAMPS else ""
+        hint = "; give it with --load" if table.attrs["format"] == STAMPS else ""
         msg = f"{path} has no power in it: it is of the kind {table.attrs['format']!r}{hint}"
         raise TargetError(msg)
-    if channel is None and table.attrs["format"] == _LOG and " + " in table.attrs["total"]:
+    if channel is None and table.attrs["format"] == LOG and " + " in table.attrs["total"]:
         names = ", ".join(p.removesuffix("_W") for p in powers if p != "total_W")
         msg = f"{path} holds several GPUs; name one of these with --channel: {names}"
         raise TargetError(msg)
@@ -270,7 +268,7 @@ def sensor_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
 
     Raises TargetError: as :func:`power_column`; or the file is a meter's.
     """
-    if table.attrs["format"] == _METER:
+    if table.attrs["format"] == METER:
         msg = f"{path} is the recording of a meter: give the sensor's own log as FILE, and this one with --meter"
         raise TargetError(msg)
     return power_column(table, channel or _read_directly(table), path)
@@ -330,7 +328,7 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
     spans = marks or sorted(itertools.chain(*_measured(table, t_s)), key=attrgetter("start"))
     stamps = _one_after_another(spans, absolute=times == "time")
     if stamps is None:
-        hint = "; a log of power goes with --meter" if table.attrs["format"] != _STAMPS else ""
+        hint = "; a log of power goes with --meter" if table.attrs["format"] != STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) or regions, in turn, that say when the load was on"
         raise TargetError(msg + hint)
     late = late_marks(table) if powers_of(table) else ""

@@ -20,13 +20,16 @@ from pmtpy.errors import FileFormatError, PmtError
 from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _jls, _own, _parquet, _pmd, _pmt, _powersensor3, _sidecar, _smi, device_trace
 from pmtpy.io.read._parts import Part
+from pmtpy.io.read._pmd import METER, STAMPS
 from pmtpy.io.read._recording import Recording, check_opens
+from pmtpy.io.read._smi import LOG
+from pmtpy.io.read.device_trace import TRACE
 from pmtpy.io.recorded import marks_in
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["READERS", "Reader", "load"]
+__all__ = ["LOG", "METER", "READERS", "STAMPS", "TRACE", "Reader", "load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +56,13 @@ def _whole(read: Callable[[Recording], pd.DataFrame]) -> Callable[[Recording, Pa
 
 # The first that recognises a file reads it.
 READERS = (
-    Reader("pmtpy Parquet", _parquet.recognises, _parquet.read, "parquet"),
-    Reader("pmtpy JLS", _jls.recognises, _jls.read, "jls"),
-    Reader("pmtpy CSV", _own.recognises, _own.read, "csv"),
+    Reader(_parquet.KIND, _parquet.recognises, _parquet.read, "parquet"),
+    Reader(_jls.KIND, _jls.recognises, _jls.read, "jls"),
+    Reader(_own.KIND, _own.recognises, _own.read, "csv"),
     Reader("PowerSensor3 dump", _powersensor3.recognises, _whole(_powersensor3.read), "powersensor3"),
-    Reader("nvidia-smi log with a header", _smi.recognises, _whole(_smi.read)),
-    Reader("load time stamps", _pmd.are_load_stamps, _whole(_pmd.read_load_stamps)),
-    Reader(device_trace.KIND, device_trace.recognises, _whole(device_trace.read)),
+    Reader(f"{LOG} with a header", _smi.recognises, _whole(_smi.read)),
+    Reader(STAMPS, _pmd.are_load_stamps, _whole(_pmd.read_load_stamps)),
+    Reader(TRACE, device_trace.recognises, _whole(device_trace.read)),
     Reader("PMT dump", _pmt.recognises, _whole(_pmt.read), "pmt"),
     Reader("PMD binary", _pmd.recognises, _whole(_pmd.read)),
 )

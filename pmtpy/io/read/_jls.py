@@ -21,6 +21,8 @@ from pmtpy.io.read._sidecar import wrong_in
 if TYPE_CHECKING:
     import pandas as pd
 
+KIND = "pmtpy JLS"
+
 _VALUE = 8  # bytes
 _BLOCK = 1 << 19  # samples that are taken apart at once
 _BLOCK_ROWS = 1 << 16  # samples that are passed on at once
@@ -64,7 +66,7 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
         labels = _fill(file, columns, first, last, most)
         columns = {"time": file.start_unix_s + columns["elapsed"]} | columns
         ordered = {n: columns[n] for n in names(file) if n in columns}
-    return _own.finished(recording, ordered, labels, part, "pmtpy JLS")
+    return _own.finished(recording, ordered, labels, part, KIND)
 
 
 def samples(file: jls.JlsFile, part: Part) -> tuple[int, int]:

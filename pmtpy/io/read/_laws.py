@@ -1,11 +1,11 @@
-"""Whether the powers of a recording of ours make its energies: a digit that was lost in one of them shows.
+"""What rows of our own recordings are held against: one clock, totals that are sums, energies that follow from powers.
 
 The rule by which each channel's energy came about is in the metadata: a counter has moved by its power times the time
 since it moved before, samples are joined by straight lines, means hold since the row before. Few rows that break the
-rule are wrong in one of their fields, and are noted; where many do, it is not the rule that the recording was made by.
-Without metadata it is taken for the rule that the fewest rows break.
+rule are wrong in one of their fields (a digit was lost), and are noted; where many do, it is not the rule that the
+recording was made by. Without metadata it is taken for the rule that the fewest rows break.
 Whatever the rule, energies rise by what lies between the powers of neighbouring rows: columns that contradict each
-other throughout are noted too.
+other throughout are noted too. What recordings of all kinds are held against is in :mod:`pmtpy.io.read._check`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pmtpy.core.numbers import real
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.columns import downsampled
+from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._check import late
 from pmtpy.io.read._recording import Recording
 
@@ -134,6 +135,36 @@ class _Product:
                 f"line {at[i]}: {self.name}_W is {watts[i]:g} W, {self.name}_V times {self.name}_A {expected[i]:g} W"
             )
         self.wrong += len(found)
+
+
+class RowLaws:
+    """What rows of ours are held against, block by block: one clock that goes on, totals that are sums."""
+
+    def __init__(self, recording: Recording, names: list[str]) -> None:
+        self._recording = recording
+        self._last = -np.inf  # elapsed
+        self._origin: float | None = None
+        parts = _sidecar.summed(recording.facts)
+        summed = {f"total_{unit}": [f"{n}_{unit}" for n in parts] for unit in "WJ"}
+        # by total: columns of which it is the sum
+        self._summed = {total: of for total, of in summed.items() if of and {total, *of} <= set(names)}
+
+    def left(self, columns: Columns, at: Ints) -> npt.NDArray[np.bool_]:
+        """Return which rows of the next block hold; the others are noted as broken lines."""
+        left = _check.recorded(self._recording, columns, at, self._last)
+        good = columns if left.all() else {n: c[left] for n, c in columns.items()}
+        if not left.any():
+            return left
+        at = at[left]
+        self._last = float(good["elapsed"][-1])
+        if self._origin is None:
+            self._origin = float(good["time"][0] - good["elapsed"][0])
+        _check.agree(self._recording, good["time"], good["elapsed"], at, self._origin)
+        # A file that fails it is noted once.
+        for total, of in list(self._summed.items()):
+            if _check.sums(self._recording, total, good[total], [good[n] for n in of], at, last_digit=_DIGIT):
+                del self._summed[total]
+        return left
 
 
 class EnergyLaws:

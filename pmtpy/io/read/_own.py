@@ -1,4 +1,4 @@
-"""Reader of pmtpy's own CSV and Parquet files: columns with recorded energies, checked, in parts."""
+"""Reader of pmtpy's own CSV files, and what our own formats share: names of columns, and the table of what was read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.rows import Ints
 from pmtpy.io.columns import FIXED
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind, release
 from pmtpy.io.read._integrated import Integrated
-from pmtpy.io.read._laws import EnergyLaws, contradictions
+from pmtpy.io.read._laws import EnergyLaws, RowLaws, contradictions
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import label_column
@@ -23,10 +22,11 @@ from pmtpy.io.read._table import label_column
 if TYPE_CHECKING:
     import pandas as pd
 
+KIND = "pmtpy CSV"
+
 _START = ",".join(FIXED).encode() + b","
 _KINDS: dict[str, Kind] = {"marker": TEXT, "lost": INT}
 _VALUE = 8  # bytes
-_DIGIT = 1e-3  # what the last digit of the watts of a text stands for at most
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
@@ -64,7 +64,7 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
         if not gathered.take(columns):
             break
     recording.judge()
-    return gathered.table("pmtpy CSV")
+    return gathered.table()
 
 
 def header(recording: Recording) -> list[str]:
@@ -85,7 +85,7 @@ def header(recording: Recording) -> list[str]:
 def csv_blocks(recording: Recording, names: list[str]) -> Iterator[tuple[Columns, int]]:
     """Yield the rows that hold, some megabytes at a time, and how many bytes have been read by then."""
     lines = Delimited(recording, {n: _KINDS.get(n, FLOAT) for n in names}, ",")
-    checks, laws, read = Checks(recording, names), EnergyLaws(recording, names), 0
+    checks, laws, read = RowLaws(recording, names), EnergyLaws(recording, names), 0
     for number, block in recording.blocks():
         columns, at = lines.rows(number, block)
         read += len(block)
@@ -94,36 +94,6 @@ def csv_blocks(recording: Recording, names: list[str]) -> Iterator[tuple[Columns
         laws.feed(good, at[left])
         yield good, read
     laws.end()
-
-
-class Checks:
-    """What rows of ours are held against, block by block: one clock that goes on, totals that are sums."""
-
-    def __init__(self, recording: Recording, names: list[str]) -> None:
-        self._recording = recording
-        self._last = -np.inf  # elapsed
-        self._origin: float | None = None
-        parts = _sidecar.summed(recording.facts)
-        summed = {f"total_{unit}": [f"{n}_{unit}" for n in parts] for unit in "WJ"}
-        # by total: columns of which it is the sum
-        self._summed = {total: of for total, of in summed.items() if of and {total, *of} <= set(names)}
-
-    def left(self, columns: Columns, at: Ints) -> npt.NDArray[np.bool_]:
-        """Return which rows of the next block hold; the others are noted as broken lines."""
-        left = _check.recorded(self._recording, columns, at, self._last)
-        good = columns if left.all() else {n: c[left] for n, c in columns.items()}
-        if not left.any():
-            return left
-        at = at[left]
-        self._last = float(good["elapsed"][-1])
-        if self._origin is None:
-            self._origin = float(good["time"][0] - good["elapsed"][0])
-        _check.agree(self._recording, good["time"], good["elapsed"], at, self._origin)
-        # A file that fails it is noted once.
-        for total, of in list(self._summed.items()):
-            if _check.sums(self._recording, total, good[total], [good[n] for n in of], at, last_digit=_DIGIT):
-                del self._summed[total]
-        return left
 
 
 class _Gathered:
@@ -165,9 +135,9 @@ class _Gathered:
             release()
             yield name, joined
 
-    def table(self, kind: str) -> pd.DataFrame:
+    def table(self) -> pd.DataFrame:
         """Make the table."""
-        return finished(self._recording, dict(self._columns()), self._labels, self._part, kind)
+        return finished(self._recording, dict(self._columns()), self._labels, self._part, KIND)
 
 
 def finished(

@@ -22,11 +22,14 @@ from pmtpy.io import _unfinished as unfinished
 from pmtpy.io.columns import DATA_SET
 from pmtpy.io.read import _own, _sidecar
 from pmtpy.io.read._delimited import Columns
+from pmtpy.io.read._laws import RowLaws
 from pmtpy.io.read._parts import Part
 from pmtpy.io.read._recording import Recording
 
 if TYPE_CHECKING:
     import pandas as pd
+
+KIND = "pmtpy Parquet"
 
 _VALUE = 8  # bytes
 _INDEX = "__index_level_"  # columns that pandas adds for rows that were picked out
@@ -158,14 +161,14 @@ class ParquetRecording(Closing):
             if not filled.take(columns, labels):
                 break
         self._recording.judge()
-        return _own.finished(self._recording, *filled.done(), part, "pmtpy Parquet")
+        return _own.finished(self._recording, *filled.done(), part, KIND)
 
     def blocks(self, part: Part) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
         """Yield the row groups that may have rows of a part: columns without the markers, these, the share so far."""
         return self._checked(self.names(), self._groups(part))
 
     def _checked(self, names: list[str], groups: list[int]) -> Iterator[tuple[Columns, list[tuple[int, str]], float]]:
-        checks = _own.Checks(self._recording, names)
+        checks = RowLaws(self._recording, names)
         numeric = [n for n in names if n != "marker"]
         before = sum(self._file.metadata.row_group(i).num_rows for i in range(groups[0])) if groups else 0
         for done, table in enumerate(self._tables(groups, names), start=1):

@@ -23,6 +23,7 @@ from pmtpy.io.read._table import Power, RecordedCurve, table
 if TYPE_CHECKING:
     import pandas as pd
 
+METER, STAMPS = "PMD recording", "load time stamps"  # what recordings of these two kinds are called
 _RECORD, _PAIRS = 18, 4  # bytes of a record, and pairs of voltage and current in it
 # Named in the scripts of Yang et al. (others there: 2933.5, 2938), and in the middle of what fits to the loads of their
 # sessions give: 2933.26 and 2936.10. As of the live meter, ``backends.pmd``.
@@ -91,7 +92,7 @@ def read(recording: Recording) -> pd.DataFrame:
             tuple(powers),
             lost=lost,
         ),
-        kind="PMD recording",
+        kind=METER,
         clock=f"device ticks, {rate:g} per ms ({given}); {where}",
         total="sum of the four pairs, negative currents kept (its authors clamp them: 0.6 W for an idle pair)",
     )
@@ -129,8 +130,7 @@ def read_load_stamps(recording: Recording) -> pd.DataFrame:
     left = _check.in_order(recording, columns["timestamp"], at)
     stamps, at = columns["timestamp"][left] / 1e6, at[left]
     if not len(stamps):
-        recording.judge()
-        raise recording.error("there is no time stamp in it; was the load ever switched?")
+        raise recording.empty("there is no time stamp in it; was the load ever switched?")
     again = np.concatenate([[False], np.diff(stamps) == 0.0])
     stamps, at = stamps[~again], at[~again]
     labels = ["on" if i % 2 == 0 else "off" for i in range(len(stamps))]
@@ -144,7 +144,7 @@ def read_load_stamps(recording: Recording) -> pd.DataFrame:
             Power("total", np.full(len(stamps), np.nan)),
             marks=tuple(enumerate(labels)),
         ),
-        kind="load time stamps",
+        kind=STAMPS,
         clock="host's wall clock (UTC)",
         total="none: there is no power in this file",
     )

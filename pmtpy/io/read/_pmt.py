@@ -54,8 +54,7 @@ def read(recording: Recording) -> pd.DataFrame:
         recording.broken(number, "its time is not a number")
     time, at = time[left], at[left]
     if not len(time):
-        recording.judge()
-        raise recording.error("there is no row in it; was anything measured?")
+        raise recording.empty("there is no row in it; was anything measured?")
     elapsed, unknown = _check.wall_clock(recording, time, at) if unix else _steady(recording, time, at)
     on_rows = _on_rows([(n, _label(line)) for n, line in marked], at.tolist())
     means = {one_word(n) for n in mean_powers(recording.facts or {})}

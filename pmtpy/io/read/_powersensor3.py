@@ -61,8 +61,7 @@ def read(recording: Recording) -> pd.DataFrame:
     left &= np.abs(stamps) < _STAMP_LIMIT
     columns, at = {n: c[left] for n, c in columns.items()}, at[left]
     if not len(at):
-        recording.judge()
-        raise recording.error("there is no row in it; was anything measured?")
+        raise recording.empty("there is no row in it; was anything measured?")
     return _table(recording, columns, at, _marks(columns, at, lines))
 
 

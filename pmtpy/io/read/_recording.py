@@ -170,6 +170,11 @@ class Recording:
         cure = "skip_broken=True leaves them out, as does --skip-broken on the command line"
         raise FileFormatError(f"{msg}. {cure}")
 
+    def empty(self, why: str) -> FileFormatError:
+        """Make the error of a file of which no row is left, where that is not the fault of its lines."""
+        self.judge()
+        return self.error(why)
+
     def error(self, why: str) -> FileFormatError:
         """Make an error about the file as a whole."""
         return FileFormatError(f"{self.path}: {why}")

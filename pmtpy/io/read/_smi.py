@@ -27,6 +27,7 @@ from pmtpy.io.read._wall_time import unix_times
 if TYPE_CHECKING:
     import pandas as pd
 
+LOG = "nvidia-smi log"  # what recordings of this kind are called
 _HEAD = re.compile(r"([\w.]+)(?:\s*\[(.+)\])?")
 _NOT_THERE = re.compile(r"\[.*\]|N/A|ERR!|Not Supported|")
 _TIME = "%Y/%m/%d %H:%M:%S.%f"
@@ -95,8 +96,7 @@ def read(recording: Recording) -> pd.DataFrame:
     fields, naive, left = _values(recording, text, at)
     naive, at = naive[left], at[left]
     if not len(at):
-        recording.judge()
-        raise recording.error("there is no row in it; was nvidia-smi stopped at once?")
+        raise recording.empty("there is no row in it; was nvidia-smi stopped at once?")
     times, clock = unix_times(recording, naive, at, recording.utc_offset_s)
     which = next((text[n][left] for n in _WHICH_GPU if n in text), None)
     rounds = _rounds(recording, times, at, which, text["index"][left] if "index" in text else which)
@@ -319,7 +319,7 @@ def _table(recording: Recording, log: _Log, rounds: dict[str, Ints]) -> pd.DataF
             unknown=unknown,
             others=others,
         ),
-        kind="nvidia-smi log",
+        kind=LOG,
         clock=log.clock,
         total=" + ".join(p.name for p in chosen),
     )

@@ -94,13 +94,13 @@ def open_blocks(
     recording = Recording(place, skip_broken=skip_broken)
     if _parquet.recognises(recording):
         with _parquet.opened(recording) as file:
-            yield _streamed(recording, part, "pmtpy Parquet", file.names(), _of_parquet(recording, file, part))
+            yield _streamed(recording, part, _parquet.KIND, file.names(), _of_parquet(recording, file, part))
     elif _own.recognises(recording):
         names = _own.header(recording)
-        yield _streamed(recording, part, "pmtpy CSV", names, _of_csv(recording, names, part))
+        yield _streamed(recording, part, _own.KIND, names, _of_csv(recording, names, part))
     elif _jls.recognises(recording):
         with _jls.opened(recording) as jls:
-            made = _streamed(recording, part, "pmtpy JLS", _jls.names(jls), _of_jls(jls, part))
+            made = _streamed(recording, part, _jls.KIND, _jls.names(jls), _of_jls(jls, part))
             yield replace(made, jls=jls)
     else:
         table = load(place, start, stop, skip_broken=skip_broken, utc_offset_s=utc_offset_s)

@@ -27,7 +27,7 @@ from pmtpy.io.read._table import Power, RecordedCurve, table
 if TYPE_CHECKING:
     import pandas as pd
 
-KIND = "PyTorch trace"
+TRACE = "PyTorch trace"
 _WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 _LAUNCHES = frozenset({"cuda_runtime", "cuda_driver"})  # also of HIP
 # What of CUDA and HIP starts kernels. All kernels of a CUDA graph have the correlation of its launch (CUPTI); of a HIP
@@ -193,4 +193,4 @@ def read(recording: Recording) -> pd.DataFrame:
         marks=tuple(enumerate(labels, 1)),
     )
     clock = "host's wall clock (UTC)"
-    return table(recording, curve, kind=KIND, clock=clock, total="none: there is no power in this file")
+    return table(recording, curve, kind=TRACE, clock=clock, total="none: there is no power in this file")

@@ -44,7 +44,7 @@ _NAMES = (
 def test_every_reader_has_a_recording_that_is_spoilt(seeds: Path) -> None:
     sound = [Recording(seeds / name, skip_broken=False, utc_offset_s=None, ticks_per_ms=None) for name in _NAMES]
     read = {_reader_of(recording).name for recording in sound}
-    elsewhere = {"pmtpy JLS", device_trace.KIND}  # tests/io/write/test_jls.py, tests/io/read/test_device_trace.py
+    elsewhere = {"pmtpy JLS", device_trace.TRACE}  # tests/io/write/test_jls.py, tests/io/read/test_device_trace.py
     missing = {reader.name for reader in READERS} - read - elsewhere
     assert not missing, "write a recording for each in make_seeds (tests/support/mutants.py), and name it in _NAMES"
 
