@@ -6,7 +6,7 @@ Order and names are those of the public interface and must not change. Pure: arr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -93,6 +93,16 @@ def columns(layout: Layout) -> tuple[Column, ...]:
         for unit, array in units.items()
     ]
     return (*total, *body, *others)
+
+
+def powers_among(names: Iterable[str]) -> list[str]:
+    """Return the powers that have a column, without unit, in order."""
+    return [n.removesuffix("_W") for n in names if n.endswith("_W")]
+
+
+def counted_among(names: Collection[str]) -> list[str]:
+    """Return those of them whose energy has a column as well."""
+    return [n for n in powers_among(names) if f"{n}_J" in names]
 
 
 def one_word(name: str) -> str:

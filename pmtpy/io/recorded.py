@@ -25,7 +25,7 @@ from pmtpy.core.numbers import real, whole
 from pmtpy.core.presentation import not_covered, utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
-from pmtpy.io.columns import FIXED, Column, columns
+from pmtpy.io.columns import FIXED, Column, columns, powers_among
 from pmtpy.io.origin import told_by
 from pmtpy.io.write.base import WORTH_A_REMARK, Ending, Header, RecordedLoad, RecordedMark, RecordedRegion, Stretches
 
@@ -72,7 +72,7 @@ def layout_of(names: Sequence[str], facts: dict[str, Any] | None, joules: str) -
 
 
 def _by_names(body: Sequence[str], method: EnergyMethod) -> RecordedLayout:
-    stems = [n.removesuffix("_W") for n in body if n.endswith("_W") and n != f"{TOTAL}_W"]
+    stems = [n for n in powers_among(body) if n != TOTAL]
     channels: list[Channel] = []
     for stem in stems:
         if f"{stem}_V" in body and f"{stem}_A" in body:

@@ -22,6 +22,7 @@ from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.numbers import stated
 from pmtpy.core.rows import Floats
 from pmtpy.errors import TargetError
+from pmtpy.io.columns import powers_among
 from pmtpy.lab.loads import schedule
 from pmtpy.lab.record import Recorder, whole_counts
 from pmtpy.lab.recorded import marked_load, one_run, power_column, read_series, stamped_load, used_stamps
@@ -149,9 +150,9 @@ def _columns(table: pd.DataFrame) -> dict[str, float | None]:
     """Return the registers of a recording by column, and of counters the joules of one count."""
     facts = {c.get("name"): c for c in (table.attrs["metadata"] or {}).get("channels", ())}
     found: dict[str, float | None] = {}
-    for stem in (c[:-2] for c in table.columns if c.endswith("_W") and c != f"{TOTAL}_W"):
+    for stem in powers_among(table.columns):
         said = facts.get(stem, {})
-        if said.get("form", "direct") != "direct" or not table[f"{stem}_W"].notna().any():
+        if stem == TOTAL or said.get("form", "direct") != "direct" or not table[f"{stem}_W"].notna().any():
             continue
         counter = said.get("quantity") == "energy"
         found[f"{stem}_J" if counter else f"{stem}_W"] = stated(said, "scale") if counter else None

@@ -43,7 +43,7 @@ from pmtpy.live.desk import Desk
 from pmtpy.live.tracks import Track
 from pmtpy.plotting.decimate import Envelope, held, interrupted
 from pmtpy.plotting.page_style import control_sheet, dress_figure, ground_sheet
-from pmtpy.plotting.style import LIGHT, Theme
+from pmtpy.plotting.style import AXES, LIGHT, Theme
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -54,24 +54,6 @@ _MOST_MARKS = 200
 _FOLLOWED_S = 10.0
 _PERIOD_MS = 200
 _numbers = itertools.count()
-
-
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """How the values of one unit are shown."""
-
-    label: str
-    unit: str
-    factor: float = 1.0  # from the track's unit to the one that is shown
-
-
-_AXES = {
-    "W": _Axis("power (W)", "W"),
-    "V": _Axis("volts (V)", "V"),
-    "A": _Axis("amperes (A)", "A"),
-    "C": _Axis("temperature (°C)", "°C"),
-    "Hz": _Axis("frequency (MHz)", "MHz", 1e-6),
-}
 
 
 @dataclass(slots=True)
@@ -122,7 +104,7 @@ class Page:
     # -- figures ---------------------------------------------------------------------------------------------------
 
     def _panels_of(self, track: Track) -> list[_Panel]:
-        return [self._panel(track, unit) for unit in _AXES if any(x.unit == unit for x in track.lines)]
+        return [self._panel(track, unit) for unit in AXES if any(x.unit == unit for x in track.lines)]
 
     def _panel(self, track: Track, unit: str) -> _Panel:
         lines = [i for i, x in enumerate(track.lines) if x.unit == unit]
@@ -136,7 +118,7 @@ class Page:
             title=title(track, None if self._desk.one_clock else self._desk.zero(track)) if unit == "W" else None,
             name=f"{track.name} {unit}",
         )
-        drawn.yaxis.axis_label = _AXES[unit].label
+        drawn.yaxis.axis_label = AXES[unit].label
         sources, powers = [], [x.name for x in track.lines if x.unit == "W"]
         for n, i in enumerate(lines):
             source = ColumnDataSource({"t": [], "low": [], "mean": [], "high": []})
@@ -148,7 +130,7 @@ class Page:
         dress_figure(drawn, self._theme)
         drawn.add_tools(
             HoverTool(
-                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{%.5g}} {_AXES[unit].unit}"), ("low", "@low{%.5g}"),
+                tooltips=[("t", "@t{0.000000} s"), ("mean", f"@mean{{%.5g}} {AXES[unit].unit}"), ("low", "@low{%.5g}"),
                           ("high", "@high{%.5g}")],
                 formatters=dict.fromkeys(("@mean", "@low", "@high"), "printf"),
                 mode="vline", renderers=drawn.renderers[1:2],
@@ -255,7 +237,7 @@ class Page:
                 track = panel.track
                 drawn = self._desk.draw(track, i, start, stop, _SLICES)
                 drawn = held(drawn, track.lines[i].name, track.facts or {}) if track.lines[i].unit == "W" else drawn
-                source.data = _columns(self._gapped(track, drawn), _AXES[track.lines[i].unit].factor)
+                source.data = _columns(self._gapped(track, drawn), AXES[track.lines[i].unit].factor)
         crowded = list[str]()
         for track, source, regions in self._marks:
             paired_marks, single = paired(self._desk.marks(track, start, stop))

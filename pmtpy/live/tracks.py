@@ -23,13 +23,14 @@ from pmtpy.core.moves import energies_at
 from pmtpy.core.rows import Floats, Layout
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import described_layout
-from pmtpy.io.columns import downsampled
+from pmtpy.io.columns import counted_among, downsampled
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile
 from pmtpy.io.read.blocks import open_blocks
 from pmtpy.io.recorded import UncoveredTime, aged_of, marks_in, regions_in, time_u_of
 from pmtpy.live._grown import Rows
 from pmtpy.live._unknown import unknown_stretches
 from pmtpy.plotting.decimate import Envelope, interrupted
+from pmtpy.plotting.style import AXES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,9 +189,8 @@ def layout_of(facts: dict[str, Any] | None) -> Layout | None:
 
 def lines_of(names: Sequence[str]) -> list[Line]:
     """Return the lines of columns: powers that have an energy first, then volts, amperes and the rest."""
-    powers = [n.removesuffix("_W") for n in names if n.endswith("_W") and n.removesuffix("_W") + "_J" in names]
-    others = [n for n in names if n.rpartition("_")[2] in {"V", "A", "C", "Hz"}]
-    return [Line(n, "W") for n in powers] + [Line(*n.rsplit("_", 1)) for n in others]
+    others = [n for n in names if n.rpartition("_")[2] in AXES.keys() - {"W"}]
+    return [Line(n, "W") for n in counted_among(names)] + [Line(*n.rsplit("_", 1)) for n in others]
 
 
 def _state_of(path: Path) -> tuple[int, int, int, int] | None:

@@ -24,9 +24,9 @@ from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError
 from pmtpy.plotting._saying import common_origin, drawn_powers, has_power, noted, overviews, shift, title
-from pmtpy.plotting.overview import Overview
+from pmtpy.plotting.overview import UNITS, Overview
 from pmtpy.plotting.page_style import dress_figure, ground_sheet
-from pmtpy.plotting.style import LIGHT, Theme
+from pmtpy.plotting.style import AXES, LIGHT, Theme
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,6 @@ MAX_DRAWN_ROWS = 1 << 16
 """Rows that are drawn one by one where there are few lines."""
 _NUMBERS = 1 << 17  # of means on a page: some megabytes, which a browser draws in a tenth of a second
 _SLICES = 8192  # of each line in any case
-_AXES = {"W": "power (W)", "V": "volts (V)", "A": "amperes (A)"}
 _MOST_LABELS = 200  # each is laid out anew when the page is moved
 # Bokeh shows the titles of a table as HTML up to 3.9 and as text from 3.10 on: without these they look alike in both.
 _PLAIN = str.maketrans("<>", "()")
@@ -116,11 +115,11 @@ class _Drawing:
 
         self._name, self._shown, self._by, self._theme = name, shown, by, theme
         self._powers = drawn_powers(shown, channels)
-        lines = sum(len(self._lines(unit)) for unit in _AXES)
+        lines = sum(len(self._lines(unit)) for unit in UNITS)
         self._slices = shown.slices.thinned(min(MAX_DRAWN_ROWS, max(_SLICES, _NUMBERS // max(lines, 1))))
         self.axis = axis or Range1d(shown.first + by, max(shown.last, shown.first + 1e-6) + by, min_interval=2e-6)
         self._source = ColumnDataSource(self._columns())
-        drawn = [self._figure(unit) for unit in _AXES if self._lines(unit)]
+        drawn = [self._figure(unit) for unit in UNITS if self._lines(unit)]
         for figure in drawn:
             figure.y_range.renderers = [r for r in figure.renderers if r.name != "beside"]
         drawn[-1].xaxis.axis_label = f"seconds since {'the earliest' if by or axis else 'the first'} row"
@@ -138,7 +137,7 @@ class _Drawing:
         count = len(slices)
         start = np.concatenate([[shown.first], slices.last[:-1]])
         columns: dict[str, Any] = {"t": slices.t / slices.rows + self._by, "s": slices.last - start}
-        for unit in _AXES:
+        for unit in UNITS:
             for line in self._lines(unit):
                 i = shown.columns.index(line)
                 known = slices.known[:, i] > 0
@@ -267,7 +266,7 @@ class _Drawing:
         drawn.scatter("t", lines[0], source=self._source, size=1, **unseen)
         nearest = drawn.line("t", lines[0], source=self._source, line_alpha=0, nonselection_line_alpha=0)
         drawn.add_tools(HoverTool(tooltips=hovered, mode="vline", line_policy="nearest", renderers=[nearest]))
-        drawn.yaxis.axis_label = _AXES[unit]
+        drawn.yaxis.axis_label = AXES[unit].label
         dress_figure(drawn, theme)
         self._beside(drawn, labelled=unit == "W")
         return drawn

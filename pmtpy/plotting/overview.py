@@ -16,6 +16,7 @@ import numpy as np
 from pmtpy.core.channel import TOTAL
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats, Ints
+from pmtpy.io.columns import counted_among
 from pmtpy.io.jls import LONGEST_GAP_S, JlsFile, Statistics
 from pmtpy.io.read.blocks import OpenRecording, jls_samples, open_blocks
 from pmtpy.io.recorded import marks_in, regions_in
@@ -25,7 +26,7 @@ from pmtpy.plotting.slices import MAX_SLICES, Slicer, Slices
 if TYPE_CHECKING:
     import pandas as pd
 
-_UNITS = ("W", "V", "A")
+UNITS = ("W", "V", "A")  # of the columns that are drawn
 _JLS_SLICES = 4096
 """Into so many a JLS recording is divided, at most, if not every row is drawn."""
 
@@ -118,8 +119,8 @@ class _Unknown:
 
 def _wanted(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the columns to draw, and the powers that have an energy."""
-    drawn = [n for n in names if n.rpartition("_")[2] in _UNITS and "_" in n]
-    return drawn, [n.removesuffix("_W") for n in drawn if n.endswith("_W") and f"{n.removesuffix('_W')}_J" in names]
+    drawn = [n for n in names if n.rpartition("_")[2] in UNITS and "_" in n]
+    return drawn, counted_among(names)
 
 
 def of_table(table: pd.DataFrame, most: int | None = None) -> Overview:

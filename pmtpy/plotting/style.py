@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,26 @@ DARK = Theme(
     "#131416", "#dcdcdc", "#33363a", "#24272b", "#5a5f66",
     ("#ffffff", "#56B4E9", "#E69F00", "#2fbf8f", "#CC79A7", "#F0E442"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How the values of one unit are shown."""
+
+    label: str
+    unit: str
+    factor: float = 1.0  # from the unit of the columns to the one that is shown
+
+
+AXES: Mapping[str, Axis] = MappingProxyType(
+    {
+        "W": Axis("power (W)", "W"),
+        "V": Axis("volts (V)", "V"),
+        "A": Axis("amperes (A)", "A"),
+        "C": Axis("temperature (°C)", "°C"),
+        "Hz": Axis("frequency (MHz)", "MHz", 1e-6),
+    }
+)
 
 
 def drawable(name: str) -> str:

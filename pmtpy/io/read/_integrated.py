@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
-from pmtpy.io.columns import mean_powers
+from pmtpy.io.columns import mean_powers, powers_among
 from pmtpy.io.read._check import late
 from pmtpy.io.read._table import Power, integrate
 
@@ -35,7 +35,7 @@ class Integrated:
     """
 
     def __init__(self, names: Sequence[str], facts: Mapping[str, Any] | None) -> None:
-        self._powers = [n.removesuffix("_W") for n in names if n.endswith("_W")]
+        self._powers = powers_among(names)
         self._missing = [n for n in self._powers if f"{n}_J" not in names]
         self.names = [m for n in names for m in ([n, f"{n[:-2]}_J"] if n[:-2] in self._missing else [n])]
         known = facts or {}

@@ -22,7 +22,7 @@ from pmtpy.core.counters import TOO_SOON_SHARE
 from pmtpy.core.numbers import real
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.io.columns import downsampled
+from pmtpy.io.columns import counted_among, downsampled
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._check import late
 from pmtpy.io.read._recording import Recording
@@ -179,7 +179,7 @@ class EnergyLaws:
         self._guesses: list[list[_Law]] = []  # of channels that no metadata tell of: each rule it may be made by
         converted = bool(facts.get("converted_from"))  # its rows may be means over time without a known energy
         if not converted and not facts.get("channels"):
-            powers = [n.removesuffix("_W") for n in names if n.endswith("_W") and f"{n[:-1]}J" in names]
+            powers = counted_among(names)
             parts = [n for n in powers if n != TOTAL] or powers  # a total is made by several rules at once
             self._guesses = [[_Law(n, method.value, np.nan) for method in EnergyMethod] for n in parts]
         for channel in facts.get("channels", []) if not converted else []:
@@ -226,7 +226,7 @@ def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
     channels = {c["name"]: (c.get("rule"), c.get("refresh_s")) for c in (facts or {}).get("channels", [])}
     starts = np.unique(np.linspace(0, max(0, len(elapsed) - _PIECE), _PIECES).astype(np.int64)).tolist()
     found = []
-    for name in [n.removesuffix("_W") for n in columns if n.endswith("_W") and f"{n[:-1]}J" in columns]:
+    for name in counted_among(columns):
         rule, refresh_s = channels.get(name, (None, None))
         share = _OFF if rule in _SAMPLED else _LOOSELY if rule == "counter" else _BY_FAR
         low = high = risen = 0.0
