@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from pmtpy.cli.options import count
 from pmtpy.cli.procedure_answer import Answer
@@ -18,55 +19,69 @@ from pmtpy.errors import TargetError
 
 _READS = 1 << 14
 _PART = {"part_from", "part_to", "skip_broken"}  # of a recording
-# What each procedure takes beside its targets, and what stands for it where it is not said; "" is a characterisation.
-_TAKEN: Mapping[str, frozenset[str]] = {
-    "": frozenset({"channel", "load", "meter", "duration", "interval", *_PART}),
-    "latency": frozenset({"reads"}),
-    "updates": frozenset({"channel", "duration"}),
-    "registers": frozenset({"channel", "load", "duration", "interval", *_PART}),
-    "internal_rate": frozenset({"frequencies", "channel", "duration", *_PART}),
-    "against": frozenset({"channel", "window", *_PART}),
-    "parts": frozenset({"window", *_PART}),
-    "steps": frozenset({"channel", *_PART}),
-    "stability": frozenset({"channel", "window", "every", "duration", *_PART}),
-    "work": frozenset({"channel", "begin", *_PART}),
-}
+# What a characterisation takes beside its targets.
+_CHARACTERISATION = frozenset({"channel", "load", "meter", "duration", "interval", *_PART})
 _FLAGS = {"part_from": "--from", "part_to": "--to"}
 _TWO_KILOHERTZ = "1995,1996,1997"  # about the rate of the POWER9 study's sensor
+
+
+class _Procedure(NamedTuple):
+    """What there is to do instead."""
+
+    help: str
+    takes: frozenset[str]  # beside its targets
+    each: Callable[[str, argparse.Namespace], Answer] | None = None  # does it with one of the targets
+    together: Callable[[argparse.Namespace], Answer] | None = None  # or with all of them
+    metavar: str | None = None  # of the value of its option; None: it has none
+
+
+_PROCEDURES: Mapping[str, _Procedure] = {
+    "latency": _Procedure("what one reading costs (sensors)", frozenset({"reads"}), latency),
+    "updates": _Procedure("how often a value is renewed (sensors)", frozenset({"channel", "duration"}), updates),
+    "registers": _Procedure(
+        "all registers of one card, or of several, beside each other (sensors or recordings; --channel is the "
+        "reference)",
+        frozenset({"channel", "load", "duration", "interval", *_PART}),
+        together=registers,
+    ),
+    "internal_rate": _Procedure(
+        "how often the sensor samples inside, by loads of --frequencies (a sensor, or a recording for each)",
+        frozenset({"frequencies", "channel", "duration", *_PART}),
+        together=internal_rate,
+    ),
+    "against": _Procedure(
+        "mean powers of workloads against a reference (recordings)",
+        frozenset({"channel", "window", *_PART}),
+        agreement,
+        metavar="FILE",
+    ),
+    "parts": _Procedure("the sum of the parts against the whole (recordings)", frozenset({"window", *_PART}), parts),
+    "steps": _Procedure(
+        "how it answers a load switched between two levels (recordings)", frozenset({"channel", *_PART}), steps
+    ),
+    "stability": _Procedure(
+        "how steady it is over hours (a recording; or a sensor, for --duration, a block of --window each --every)",
+        frozenset({"channel", "window", "every", "duration", *_PART}),
+        stability,
+    ),
+    "work": _Procedure(
+        "energy for each unit of work of an application's log: fio's, or a CSV (recordings)",
+        frozenset({"channel", "begin", *_PART}),
+        work,
+        metavar="LOG",
+    ),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     group = parser.add_argument_group("procedures of the published evaluations, instead of a characterisation")
     one = group.add_mutually_exclusive_group()
-    one.add_argument("--latency", action="store_true", help="what one reading costs (sensors)")
-    one.add_argument("--updates", action="store_true", help="how often a value is renewed (sensors)")
-    one.add_argument(
-        "--registers",
-        action="store_true",
-        help="all registers of one card, or of several, beside each other (sensors or recordings; --channel is the "
-        "reference)",
-    )
-    one.add_argument(
-        "--internal-rate",
-        action="store_true",
-        help="how often the sensor samples inside, by loads of --frequencies (a sensor, or a recording for each)",
-    )
-    one.add_argument("--against", metavar="FILE", help="mean powers of workloads against a reference (recordings)")
-    one.add_argument("--parts", action="store_true", help="the sum of the parts against the whole (recordings)")
-    one.add_argument(
-        "--steps", action="store_true", help="how it answers a load switched between two levels (recordings)"
-    )
-    one.add_argument(
-        "--stability",
-        action="store_true",
-        help="how steady it is over hours (a recording; or a sensor, for --duration, a block of --window each --every)",
-    )
-    one.add_argument(
-        "--work",
-        metavar="LOG",
-        help="energy for each unit of work of an application's log: fio's, or a CSV (recordings)",
-    )
+    for name, procedure in _PROCEDURES.items():
+        if procedure.metavar is None:
+            one.add_argument(_flag(name), action="store_true", help=procedure.help)
+        else:
+            one.add_argument(_flag(name), metavar=procedure.metavar, help=procedure.help)
     group.add_argument(
         "--every",
         type=duration_of,
@@ -100,39 +115,29 @@ def chosen(args: argparse.Namespace) -> Callable[[argparse.Namespace], int] | No
 
     Raises TargetError: an option was given that it does not take.
     """
-    _settle(args)
-    procedures: dict[str, Callable[[str, argparse.Namespace], Answer]] = {
-        "latency": latency,
-        "updates": updates,
-        "parts": parts,
-        "against": agreement,
-        "steps": steps,
-        "stability": stability,
-        "work": work,
-    }
-    of_all: dict[str, Callable[[argparse.Namespace], Answer]] = {"internal_rate": internal_rate, "registers": registers}
-    each = next((procedures[name] for name in procedures if getattr(args, name)), None)
-    together = next((of_all[name] for name in of_all if getattr(args, name)), None)
-    if each is None and together is None:
+    asked = next((name for name in _PROCEDURES if getattr(args, name)), "")
+    _settle(args, asked)
+    if not asked:
         return None
+    _, _, each, together, _ = _PROCEDURES[asked]
 
     def run(given: argparse.Namespace) -> int:
         if each is not None:
             return _shown([each(target, given) for target in given.targets], given)
-        assert together is not None  # noqa: S101  (one of the two was asked for)
+        assert together is not None  # noqa: S101  (it has one of the two)
         return _shown([together(given)], given)
 
     return run
 
 
-def _settle(args: argparse.Namespace) -> None:
+def _settle(args: argparse.Namespace, asked: str) -> None:
     """Refuse options that what was asked for does not take, and put in what stands for those that were not given."""
-    asked = next((name for name in _TAKEN if name and getattr(args, name)), "")
-    every = set().union(*_TAKEN.values())
-    strange = sorted(name for name in every - _TAKEN[asked] if getattr(args, name) not in {None, False})
+    takes = _PROCEDURES[asked].takes if asked else _CHARACTERISATION
+    every = _CHARACTERISATION.union(*(p.takes for p in _PROCEDURES.values()))
+    strange = sorted(name for name in every - takes if getattr(args, name) not in {None, False})
     if strange:
-        taken, what = _flags(_TAKEN[asked]), f"--{asked.replace('_', '-')}" if asked else "a characterisation"
-        msg = f"{what} does not take {_flags(strange)}; it takes {taken}"
+        what = _flag(asked) if asked else "a characterisation"
+        msg = f"{what} does not take {_flags(strange)}; it takes {_flags(takes)}"
         raise TargetError(msg)
     defaults = {
         "duration": 20.0, "every": 900.0, "window": 1.0, "reads": _READS, "frequencies": _frequencies(_TWO_KILOHERTZ)
@@ -142,8 +147,12 @@ def _settle(args: argparse.Namespace) -> None:
             setattr(args, name, value)
 
 
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
+
+
 def _flags(names: Collection[str]) -> str:
-    return ", ".join(sorted(_FLAGS.get(name, f"--{name.replace('_', '-')}") for name in names))
+    return ", ".join(sorted(map(_flag, names)))
 
 
 def _shown(found: list[Answer], args: argparse.Namespace) -> int:

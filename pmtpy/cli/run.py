@@ -49,9 +49,14 @@ class Run:
     until_lost: dict[str, Measurement]  # what sensors that were lost had measured before
     no_sum: str = ""  # why the sensors make none; empty: they make one
 
-    def documents(self) -> list[dict[str, Any]]:
-        """Return the JSON of every sensor."""
-        return [_sensor_document(t, m, self.until_lost.get(t)) for t, m in self.measured.items()]
+    def document(self) -> dict[str, Any]:
+        """Return its JSON."""
+        return {
+            "exit_status": self.status,
+            "seconds": self.seconds,
+            "sensors": [_sensor_document(t, m, self.until_lost.get(t)) for t, m in self.measured.items()],
+            "total": None if self.total is None else numbers(self.total),
+        }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -255,26 +260,11 @@ def document(
 
     ``repeat`` is of the runs that ended well: a command that fails is not run again, so they may be fewer than asked.
     """
-    last = runs[-1]
-    result: dict[str, Any] = {
-        "command": list(command),
-        "exit_status": last.status,
-        "seconds": last.seconds,
-        "sensors": last.documents(),
-        "total": None if last.total is None else numbers(last.total),
-    }
+    result: dict[str, Any] = {"command": list(command), **runs[-1].document()}
     if baseline is not None:
         result["baseline"] = [_sensor_document(t, m) for t, m in baseline.items()]
     if len(runs) > 1:
-        result["runs"] = [
-            {
-                "exit_status": r.status,
-                "seconds": r.seconds,
-                "sensors": r.documents(),
-                "total": None if r.total is None else numbers(r.total),
-            }
-            for r in runs
-        ]
+        result["runs"] = [r.document() for r in runs]
     if asked > 1:
         good = _good(runs)
         result["repeat"] = {
