@@ -11,6 +11,7 @@ other throughout are noted too. What recordings of all kinds are held against is
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -213,48 +214,66 @@ class EnergyLaws:
                 )
 
 
-def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
-    """Say which energies do not follow from the powers beside them, beyond what happens between two rows.
+class Contradictions:
+    """Which energies do not follow from the powers beside them, beyond what happens between two rows.
 
     Between the powers of two neighbouring rows lies what was added between them; the watts of a counter hold since it
     moved before. Of a total that counters are in, and of columns without metadata, only what is off by far is told:
     its watts are those of several moves. (That a total is the sum of its parts is held against them elsewhere.)
     """
-    elapsed = columns["elapsed"]
-    if len(elapsed) < _MIN_ROWS:
-        return []
-    channels = {c["name"]: (c.get("rule"), c.get("refresh_s")) for c in (facts or {}).get("channels", [])}
-    starts = np.unique(np.linspace(0, max(0, len(elapsed) - _PIECE), _PIECES).astype(np.int64)).tolist()
-    found = []
-    for name in counted_among(columns):
-        rule, refresh_s = channels.get(name, (None, None))
-        share = _OFF if rule in _SAMPLED else _LOOSELY if rule == "counter" else _BY_FAR
-        low = high = risen = 0.0
-        for start in starts:
-            rows = slice(start, start + _PIECE)
-            t, watts, joules = elapsed[rows], columns[f"{name}_W"][rows], columns[f"{name}_J"][rows]
-            known = (columns["lost"][rows][1:] == 0) & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
-            holes, _ = late(np.diff(t), np.diff(t))  # time without known energy, where nothing was counted over them
-            known[holes] &= np.diff(joules)[holes] != 0.0
+
+    def __init__(self, facts: dict[str, Any] | None, names: Iterable[str]) -> None:
+        self._channels = {c["name"]: (c.get("rule"), c.get("refresh_s")) for c in (facts or {}).get("channels", [])}
+        self._sums = dict.fromkeys(counted_among(list(names)), (0.0, 0.0, 0.0))  # of each: low, high, risen
+        self._rows = self._stretches = 0
+
+    def feed(self, columns: Columns) -> None:
+        """Take a stretch of rows, of which not more than the first are looked at."""
+        t, lost = columns["elapsed"][:_PIECE], columns["lost"][:_PIECE]
+        self._rows, self._stretches = self._rows + len(t), self._stretches + 1
+        whole = lost[1:] == 0
+        holes, _ = late(np.diff(t), np.diff(t))  # time without known energy, where nothing was counted over them
+        for name, sums in self._sums.items():
+            watts, joules = columns[f"{name}_W"][:_PIECE], columns[f"{name}_J"][:_PIECE]
+            known = whole & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
+            known[holes] &= joules[holes + 1] != joules[holes]
+            rule, refresh_s = self._channels.get(name, (None, None))
             own_s = (real(refresh_s) or 0.0) if rule == "counter" else None
             more = _between(t, watts, joules, known) if own_s is None else _moved(t, watts, joules, known, own_s)
-            low, high, risen = low + more[0], high + more[1], risen + more[2]
-        # Each bound by itself: where the load moves between all rows the two lie far apart, and beside the high one the
-        # low one would be nothing.
-        below, above = (share * max(abs(risen), abs(end)) + _JOULES * len(starts) for end in (low, high))
-        if not low - below <= risen <= high + above:
-            found.append(
-                f"{name}_J rises by {risen:.4g} J where {name}_W makes {(low + high) / 2.0:.4g} J: one of the two "
-                "columns is wrong (of another unit, or another part?), and which is not known"
-            )
-    return found
+            low, high, risen = (had + new for had, new in zip(sums, more, strict=True))
+            self._sums[name] = low, high, risen
+
+    def notes(self) -> list[str]:
+        """Say which, by the stretches that were taken."""
+        found = []
+        for name, (low, high, risen) in self._sums.items() if self._rows >= _MIN_ROWS else ():
+            rule, _ = self._channels.get(name, (None, None))
+            share = _OFF if rule in _SAMPLED else _LOOSELY if rule == "counter" else _BY_FAR
+            # Each bound by itself: where the load moves between all rows the two lie far apart, and beside the high one
+            # the low one would be nothing.
+            below, above = (share * max(abs(risen), abs(end)) + _JOULES * self._stretches for end in (low, high))
+            if not low - below <= risen <= high + above:
+                found.append(
+                    f"{name}_J rises by {risen:.4g} J where {name}_W makes {(low + high) / 2.0:.4g} J: one of the two "
+                    "columns is wrong (of another unit, or another part?), and which is not known"
+                )
+        return found
+
+
+def contradictions(facts: dict[str, Any] | None, columns: Columns) -> list[str]:
+    """Say which energies of whole columns do not follow from the powers beside them, by some stretches of rows."""
+    held, rows = Contradictions(facts, columns), len(columns["elapsed"])
+    for start in np.unique(np.linspace(0, max(0, rows - _PIECE), _PIECES).astype(np.int64)).tolist():
+        held.feed({n: values[start : start + _PIECE] for n, values in columns.items()})
+    return held.notes()
 
 
 def _between(t: Floats, watts: Floats, joules: Floats, known: npt.NDArray[np.bool_]) -> tuple[float, float, float]:
     """Least and greatest energy by the powers at both ends of intervals, and what was counted in them."""
     known = known & np.isfinite(watts[:-1])
-    ends = np.stack([watts[1:], watts[:-1]])[:, known] * np.diff(t)[known]
-    return float(ends.min(axis=0).sum()), float(ends.max(axis=0).sum()), float(np.diff(joules)[known].sum())
+    ends = [of[known] * np.diff(t)[known] for of in (watts[1:], watts[:-1])]
+    low, high = np.minimum(*ends), np.maximum(*ends)
+    return float(low.sum()), float(high.sum()), float(np.diff(joules)[known].sum())
 
 
 def _moved(

@@ -151,7 +151,7 @@ def finished(
     import pandas as pd
 
     if not recording.broken_lines:
-        recording.notes += contradictions(recording.facts, columns) + _open_ends(columns)
+        recording.notes += contradictions(recording.facts, columns) + open_ends(columns)
     whole = Integrated(list(columns), recording.facts)
     whole.look(columns)
     if whole:
@@ -176,7 +176,7 @@ def finished(
     return made
 
 
-def _open_ends(columns: dict[str, npt.NDArray[Any]]) -> list[str]:
+def open_ends(columns: dict[str, npt.NDArray[Any]]) -> list[str]:
     """Say which energies are known of earlier rows, and not of the last."""
     ends = [n for n, c in columns.items() if n.endswith("_J") and len(c) and np.isnan(c[-1]) and not np.isnan(c).all()]
     return [f"the last row does not say its {', '.join(ends)}: what was used up to there is not known"] if ends else []

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pmtpy.io.read import _jls, _own, _parquet, load
+from pmtpy.io.read import _check, _jls, _own, _parquet, load
 from pmtpy.io.read._delimited import Columns
 from pmtpy.io.read._integrated import RECORDED, Integrated
+from pmtpy.io.read._laws import Contradictions
 from pmtpy.io.read._parts import WHOLE, Part
 from pmtpy.io.read._recording import Recording, check_opens
 from pmtpy.io.read._sidecar import said, unended
@@ -111,6 +112,7 @@ def open_blocks(
 def _streamed(
     recording: Recording, part: Part, kind: str, names: list[str], blocks: Iterator[RowBlock]
 ) -> OpenRecording:
+    blocks = _held(recording, names, blocks)
     whole = Integrated([n for n in names if n != "marker"], recording.facts)
     if not whole.told:
         first = list(_first_rows(blocks))
@@ -124,6 +126,22 @@ def _streamed(
     spoilt = recording.no_facts if recording.spoilt else ""
     path, named = recording.path, whole.names
     return OpenRecording(path, kind, named, facts, whole.said, notes, broken, blocks, part=part, spoilt=spoilt)
+
+
+def _held(recording: Recording, names: list[str], blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
+    """Yield blocks, and hold their columns against each other, as a table's are when it is finished."""
+    laws = Contradictions(recording.facts, names)
+    ends = {n: (np.nan, np.nan) for n in names if n.endswith("_J")}  # of each: any that is known, and the newest
+    for block in blocks:
+        columns = block.columns
+        if len(columns["elapsed"]):
+            _check.unix_time(recording, columns["time"])
+            laws.feed(columns)
+            for n, (known, _) in ends.items():
+                ends[n] = np.fmax.reduce(columns[n]) if np.isnan(known) else known, columns[n][-1]
+        yield block
+    if not recording.broken_lines:
+        recording.notes += laws.notes() + _own.open_ends({n: np.array(pair) for n, pair in ends.items()})
 
 
 def _first_rows(blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:

@@ -523,3 +523,20 @@ def test_what_a_reader_did_not_foresee_is_not_laid_on_the_file_alone(
     fails(OSError(errno.EIO, "Input/output error"))
     with pytest.raises(OSError, match="Input/output error"):
         pmt.load(path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+@pytest.mark.parametrize("wrong", ["one of the two columns is wrong", "the last row does not say its total_J", ""])
+def test_rows_that_are_passed_on_are_held_against_each_other_as_those_of_a_table(
+    name: str, wrong: str, tmp_path: Path
+) -> None:
+    path = _write(tmp_path / name, counted=1e-3 if "columns" in wrong else 1.0)
+    if "last" in wrong:
+        table = pmt.load(path)
+        table.loc[len(table) - 1, "total_J"] = math.nan
+        (table.to_csv if name.endswith(".csv") else table.to_parquet)(path, index=False)
+    notes = load(path).attrs["notes"]
+    assert not wrong or any(wrong in note for note in notes)
+    with open_blocks(path) as recording:
+        rows = sum(len(block.columns["elapsed"]) for block in recording.blocks)
+        assert recording.attrs(rows)["notes"] == notes
