@@ -123,35 +123,27 @@ def node_energy(
     failed = [f"{target}: {m}" for target, m in outcomes.items() if isinstance(m, PmtError)]
     good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
     total = sum_up(region.sensors, good) if good and not failed else None
-    begin_s, end_s = span_of(region)
-    shared = is_shared(launch, machine)
     why = "; ".join(failed)
     if total is None:
         why = why or f"its sensors make no sum: {why_no_sum(region.sensors)}; name fewer"
     elif total.coverage < LEAST_COVERAGE:
         why = f"of {1.0 - total.coverage:.1%} of the time the energy is not known: {'; '.join(total.warnings[:3])}"
+    unknown = unknown_node(machine, launch, why, ranks, span_of(region))
     if total is None or why:
-        return NodeEnergy(
-            machine.host, machine.node, begin_s, end_s, region.seconds, None, shared=shared, why=why, ranks=tuple(ranks)
-        )
+        return replace(unknown, seconds=region.seconds)
     idle = _waited(waiting)
-    return NodeEnergy(
-        machine.host,
-        machine.node,
-        begin_s,
-        end_s,
-        total.seconds,
-        total.joules,
-        total.uncertainty_joules,
-        tuple(common_parts(region.sensors, total).items()),
-        None if idle is None else idle.joules,
-        None if idle is None else idle.seconds,
-        total.coverage,
-        total.lost,
-        total.virtual,
-        shared,
-        total.warnings,
-        ranks=tuple(ranks),
+    return replace(
+        unknown,
+        seconds=total.seconds,
+        joules=total.joules,
+        uncertainty_joules=total.uncertainty_joules,
+        common=tuple(common_parts(region.sensors, total).items()),
+        waiting_joules=None if idle is None else idle.joules,
+        waiting_seconds=None if idle is None else idle.seconds,
+        coverage=total.coverage,
+        lost=total.lost,
+        virtual=total.virtual,
+        warnings=total.warnings,
     )
 
 
