@@ -13,7 +13,17 @@ from pmtpy.emulators.world import World
 from pmtpy.errors import TargetError
 from pmtpy.sensor.registry import canonical
 
-_INSTRUMENTS = ("powersensor3", "pmd", "powersensor2")
+
+def _pmd(world: World, args: argparse.Namespace) -> SerialBoard:
+    return PmdBoard(world, streaming=args.streaming, noise_codes=1.5 if args.noise else 0.0)
+
+
+def _powersensor2(world: World, args: argparse.Namespace) -> SerialBoard:
+    return powersensor2.Board(world, streaming=args.streaming, noise=1.0 if args.noise else 0.0)
+
+
+# Instruments that send what is asked of them, and nothing else: what their ports are called, and their far side.
+_SERIAL = {"pmd": ("ttyUSB0", _pmd), "powersensor2": ("ttyACM0", _powersensor2)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "instrument",
         metavar="INSTRUMENT",
-        help="powersensor3; or pmd, powersensor2 (which take --load, --link, --streaming and --no-noise)",
+        help=f"powersensor3; or {', '.join(_SERIAL)} (which take --load, --link, --streaming and --no-noise)",
     )
     serve.add_arguments(parser)
     parser.epilog = serve.EXAMPLES
@@ -29,21 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    if canonical(args.instrument) not in _INSTRUMENTS:
-        msg = f"only {', '.join(_INSTRUMENTS)} can be simulated behind a terminal; other sensors: NAME:virtual"
-        raise TargetError(msg)
     stop: Stop = args.stop
     name = canonical(args.instrument)
-    if name != "powersensor3":
-        return serial_serve.serve(
-            lambda world: _board(name, world, args), args.load, args.link,
-            {"pmd": "ttyUSB0", "powersensor2": "ttyACM0"}[name], asked_to_end=lambda: stop.asked,
-        )  # fmt: skip
-    return serve.run(args, asked_to_end=lambda: stop.asked)
-
-
-def _board(name: str, world: World, args: argparse.Namespace) -> SerialBoard:
-    """Make the far side of an instrument that sends what is asked of it, and nothing else."""
-    if name == "pmd":
-        return PmdBoard(world, streaming=args.streaming, noise_codes=1.5 if args.noise else 0.0)
-    return powersensor2.Board(world, streaming=args.streaming, noise=1.0 if args.noise else 0.0)
+    if name == "powersensor3":
+        return serve.run(args, asked_to_end=lambda: stop.asked)
+    if name not in _SERIAL:
+        msg = f"only powersensor3, {', '.join(_SERIAL)} can be simulated behind a terminal; other sensors: NAME:virtual"
+        raise TargetError(msg)
+    port, make = _SERIAL[name]
+    return serial_serve.serve(
+        lambda world: make(world, args), args.load, args.link, port, asked_to_end=lambda: stop.asked
+    )
