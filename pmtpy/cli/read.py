@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pmtpy.cli import report
@@ -13,8 +13,9 @@ from pmtpy.cli.common import chosen_targets, opened
 from pmtpy.cli.options import add_json, add_targets
 from pmtpy.cli.page import Kind, Line, Table
 from pmtpy.cli.terminal import progress, show
+from pmtpy.core.channel import TOTAL
 from pmtpy.core.clock import duration_of
-from pmtpy.core.presentation import in_same_digits, number_or_none
+from pmtpy.core.presentation import in_same_digits
 from pmtpy.core.state import State
 from pmtpy.io.columns import columns
 from pmtpy.regions.measurement import Measurement
@@ -86,26 +87,12 @@ class _Reading:
 
 def document(reading: _Reading) -> dict[str, Any]:
     """Return the JSON of one sensor: watts now, joules since it was opened and over how many seconds."""
-    state = reading.state
-    per_name: dict[str, Any] = {
-        name: {
-            "joules": number_or_none(joules),
-            "watts": number_or_none(watts),
-            "uncertainty_joules": number_or_none(reading.uncertainty_joules(name)),
-            "method": reading.part(name).method,
-        }
-        for name, joules, watts in zip(state.names, state.joules, state.watts, strict=True)
-    }
-    return {
-        "target": reading.sensor.target,
-        "virtual": reading.sensor.identity.virtual,
-        "seconds": reading.seconds,
-        "total": per_name.pop("total"),
-        "channels": per_name,
-        "coverage": reading.watched.coverage,
-        "lost": state.lost,
-        "warnings": report.told(reading.watched),
-    }
+    state, u_of = reading.state, reading.uncertainty_joules
+    found = zip(state.names, state.joules, state.watts, strict=True)
+    each = {n: replace(reading.part(n), joules=j, watts=w, uncertainty_joules=u_of(n)) for n, j, w in found}
+    total, warnings = each.pop(TOTAL), tuple(report.told(reading.watched))
+    total = replace(total, seconds=reading.seconds, lost=state.lost, channels=each, warnings=warnings)
+    return report.document(reading.sensor.target, total)
 
 
 def page(reading: _Reading) -> list[Line | Table]:

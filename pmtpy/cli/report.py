@@ -1,13 +1,14 @@
-"""Measurements as a page for a person."""
+"""Measurements as a page for a person, and as JSON for programs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from pmtpy.cli.page import Line, Table, notes
-from pmtpy.core.presentation import amount, in_same_digits
+from pmtpy.core.presentation import amount, in_same_digits, number_or_none
 from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement
 
@@ -54,6 +55,33 @@ def _row(name: str, m: Measurement) -> tuple[str, ...]:
     how = f"{m.method}{covered}{lost}{', virtual' if m.virtual else ''}"
     watts, _ = in_same_digits(m.watts, m.uncertainty_joules / m.seconds if m.seconds > 0 else math.nan)
     return (name, f"{m.seconds:.4f}", *in_same_digits(m.joules, m.uncertainty_joules), watts, how)
+
+
+def numbers(m: Measurement) -> dict[str, Any]:
+    """Return the energy of a measurement, and how it was found, for JSON."""
+    return {
+        "joules": number_or_none(m.joules),
+        "watts": number_or_none(m.watts),
+        "uncertainty_joules": number_or_none(m.uncertainty_joules),
+        "method": m.method,
+    }
+
+
+def document(target: str, m: Measurement | PmtError, until_lost: Measurement | None = None) -> dict[str, Any]:
+    """Return the JSON of one sensor; of one that was lost, its error and what it had measured before."""
+    if isinstance(m, PmtError):
+        before = document(target, until_lost) if until_lost is not None else {"target": target}
+        return {**before, "error": str(m)}
+    return {
+        "target": target,
+        "virtual": m.virtual,
+        "seconds": m.seconds,
+        "total": numbers(m),
+        "channels": {name: numbers(c) for name, c in m.channels.items()},
+        "coverage": m.coverage,
+        "lost": m.lost,
+        "warnings": list(m.warnings),
+    }
 
 
 def warnings(measured: Mapping[str, Measurement]) -> list[str]:

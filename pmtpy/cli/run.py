@@ -54,8 +54,8 @@ class Run:
         return {
             "exit_status": self.status,
             "seconds": self.seconds,
-            "sensors": [_sensor_document(t, m, self.until_lost.get(t)) for t, m in self.measured.items()],
-            "total": None if self.total is None else numbers(self.total),
+            "sensors": [report.document(t, m, self.until_lost.get(t)) for t, m in self.measured.items()],
+            "total": None if self.total is None else report.numbers(self.total),
         }
 
 
@@ -226,33 +226,6 @@ def _report(args: argparse.Namespace, runs: Sequence[Run], baseline: dict[str, M
         deliver(made, args.output)
 
 
-def numbers(m: Measurement) -> dict[str, Any]:
-    """Return the energy of a measurement, and how it was found, for JSON."""
-    return {
-        "joules": number_or_none(m.joules),
-        "watts": number_or_none(m.watts),
-        "uncertainty_joules": number_or_none(m.uncertainty_joules),
-        "method": m.method,
-    }
-
-
-def _sensor_document(target: str, m: Measurement | PmtError, until_lost: Measurement | None = None) -> dict[str, Any]:
-    """Return the JSON of one sensor; of one that was lost, its error and what it had measured before."""
-    if isinstance(m, PmtError):
-        before = _sensor_document(target, until_lost) if until_lost is not None else {"target": target}
-        return {**before, "error": str(m)}
-    return {
-        "target": target,
-        "virtual": m.virtual,
-        "seconds": m.seconds,
-        "total": numbers(m),
-        "channels": {name: numbers(c) for name, c in m.channels.items()},
-        "coverage": m.coverage,
-        "lost": m.lost,
-        "warnings": list(m.warnings),
-    }
-
-
 def document(
     command: Sequence[str], runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: int = 1
 ) -> dict[str, Any]:
@@ -262,7 +235,7 @@ def document(
     """
     result: dict[str, Any] = {"command": list(command), **runs[-1].document()}
     if baseline is not None:
-        result["baseline"] = [_sensor_document(t, m) for t, m in baseline.items()]
+        result["baseline"] = [report.document(t, m) for t, m in baseline.items()]
     if len(runs) > 1:
         result["runs"] = [r.document() for r in runs]
     if asked > 1:

@@ -162,7 +162,8 @@ def finished(
     marker = label_column(len(columns["time"]), labels)
     first = {n: columns.pop(n) for n in FIXED[:2]}
     made: pd.DataFrame = pd.DataFrame({**first, "marker": marker, **columns}, copy=False)
-    said = _said(recording.path, kind, recording.facts, recording.broken_lines, recording.notes)
+    known, notes = recording.facts, recording.notes
+    said = attrs(recording.path, kind, known, broken_lines=recording.broken_lines, notes=notes)
     if whole:
         said |= {"joules": whole.said, "uncovered_s": whole.uncovered_s}
     if part.whole:
@@ -183,23 +184,17 @@ def open_ends(columns: dict[str, npt.NDArray[Any]]) -> list[str]:
 
 
 def attrs(
-    path: Path, kind: str, facts: dict[str, Any] | None, *, broken_lines: list[int], notes: list[str], rows: int | None
+    path: Path,
+    kind: str,
+    facts: dict[str, Any] | None,
+    *,
+    broken_lines: list[int],
+    notes: list[str],
+    rows: int | None = None,
 ) -> dict[str, Any]:
-    """Return what is known of a recording of ours, all of whose ``rows`` rows were read: ``attrs`` of its table.
-
-    None: a part of it was read.
-    """
-    said = _said(path, kind, facts, broken_lines, notes)
-    if rows is not None:
-        _sidecar.count(said, rows, facts)
-    return said
-
-
-def _said(
-    path: Path, kind: str, facts: dict[str, Any] | None, broken_lines: list[int], notes: list[str]
-) -> dict[str, Any]:
+    """Return what is known of a recording of ours, ``attrs`` of its table; ``rows``: how many, where all were read."""
     summed = _sidecar.summed(facts)
-    return {
+    said = {
         "path": str(path),
         "format": kind,
         "clock": "wall time, as of the recording that it was converted from"
@@ -214,3 +209,6 @@ def _said(
         "broken_lines": broken_lines,
         "notes": list(dict.fromkeys([*notes, *_sidecar.said(facts)])),
     }
+    if rows is not None:
+        _sidecar.count(said, rows, facts)
+    return said
