@@ -29,7 +29,7 @@ from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetErr
 from pmtpy.io.origin import this_machine
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.regions.total import sum_up, why_no_sum
+from pmtpy.regions.total import sum_of_all, why_no_sum
 from pmtpy.sensor.sensor import Sensor
 
 _NOT_STARTED = (
@@ -171,9 +171,7 @@ def _once(
         t: replace(m, warnings=(*m.warnings, TWICE)) if isinstance(m, Measurement) and t in shared else m
         for t, m in region.outcomes().items()
     }
-    good = {t: m for t, m in measured.items() if isinstance(m, Measurement)}
-    complete = len(good) == len(measured)
-    total = sum_up(sensors, good) if complete else None
+    total = sum_of_all(sensors, measured)
     return Run(ended.status, region.seconds, measured, total, region.until_lost(), why_no_sum(sensors))
 
 

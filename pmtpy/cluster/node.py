@@ -21,9 +21,8 @@ from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import FileFormatError, PmtError, SinkError
 from pmtpy.io.origin import Launch, Machine, is_shared
 from pmtpy.io.whole import write_whole
-from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
-from pmtpy.regions.total import common_parts, sum_up, why_no_sum
+from pmtpy.regions.total import common_parts, sum_of_all, why_no_sum
 from pmtpy.sensor.sensor import acquisition_of
 
 SUFFIX = ".node.json"
@@ -121,8 +120,7 @@ def node_energy(
     """Evaluate a region as that of a node; what goes wrong is what is said of the node."""
     outcomes = region.outcomes()
     failed = [f"{target}: {m}" for target, m in outcomes.items() if isinstance(m, PmtError)]
-    good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
-    total = sum_up(region.sensors, good) if good and not failed else None
+    total = sum_of_all(region.sensors, outcomes)
     why = "; ".join(failed)
     if total is None:
         why = why or f"its sensors make no sum: {why_no_sum(region.sensors)}; name fewer"
@@ -131,7 +129,7 @@ def node_energy(
     unknown = unknown_node(machine, launch, why, ranks, span_of(region))
     if total is None or why:
         return replace(unknown, seconds=region.seconds)
-    idle = _waited(waiting)
+    idle = None if waiting is None else sum_of_all(waiting.sensors, waiting.outcomes())
     return replace(
         unknown,
         seconds=total.seconds,
@@ -171,14 +169,6 @@ def span_of(region: Region) -> tuple[float, float]:
     now = made.clock.anchor()
     begin_ns, end_ns = region.span_ns
     return now.unix_s(begin_ns), now.unix_s(end_ns)
-
-
-def _waited(region: Region | None) -> Measurement | None:
-    if region is None:
-        return None
-    outcomes = region.outcomes()
-    good = {t: m for t, m in outcomes.items() if isinstance(m, Measurement)}
-    return sum_up(region.sensors, good) if len(good) == len(outcomes) else None
 
 
 # -- its file ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from functools import partial
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
 from pmtpy.analysis.uncertainty.components import common_by_kind, joined
 from pmtpy.core.channel import TOTAL, Channel, Identity, summable, without
+from pmtpy.errors import PmtError
 from pmtpy.regions.measurement import Measurement, sum_of, to_be_judged
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -40,6 +41,12 @@ def sum_up(sensors: Sequence[Sensor], measured: Mapping[str, Measurement]) -> Me
     )
     brands = {s.target: _brand(s) for s in sensors}
     return to_be_judged(summed, partial(_trust, chosen, entries, brands, dict(measured)))
+
+
+def sum_of_all(sensors: Sequence[Sensor], outcomes: Mapping[str, Measurement | PmtError]) -> Measurement | None:
+    """Sum them where all have measured; None where one has not, or as :func:`sum_up`."""
+    measured = {target: m for target, m in outcomes.items() if isinstance(m, Measurement)}
+    return sum_up(sensors, measured) if len(measured) == len(outcomes) else None
 
 
 def why_no_sum(sensors: Sequence[Sensor]) -> str:
