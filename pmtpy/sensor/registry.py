@@ -45,32 +45,31 @@ class Backend:
     name: str
     module: str  # where ``discover`` and ``open_source`` are
     virtual: str  # where ``open_virtual`` is; empty if the backend has no virtual device
-    measures: str  # one line for listings
     aliases: tuple[str, ...] = ()  # other names, among them PMT's own
 
 
-def _own(name: str, measures: str, *aliases: str) -> Backend:
-    return Backend(name, f"pmtpy.backends.{name}", f"pmtpy.emulators.{name}", measures, aliases)
+def _own(name: str, *aliases: str) -> Backend:
+    return Backend(name, f"pmtpy.backends.{name}", f"pmtpy.emulators.{name}", aliases)
 
 
 BACKENDS: Mapping[str, Backend] = types.MappingProxyType(
     {
         row.name: row
         for row in (
-            _own("amdsmi", "AMD GPUs", "rocm"),
-            _own("cray", "HPE Cray EX nodes"),
-            _own("hwmon", "power channels of Linux hwmon chips"),
-            _own("iio", "INA2xx chips with stamps of the kernel"),
-            _own("ipmi", "chassis power over IPMI (DCMI)"),
-            _own("jetson", "NVIDIA Jetson modules", "tegra"),
-            _own("nvml", "NVIDIA GPUs", "nvidia"),
-            _own("occ", "POWER9 on-chip controllers"),
-            _own("pmd", "ElmorLabs PMD-USB, PMD2, PMD2X; WireView Pro II"),
-            _own("powersensor2", "PowerSensor2 boards"),
-            _own("powersensor3", "PowerSensor3 boards", "ps3"),
-            _own("rapl", "Intel and AMD processors"),
-            _own("redfish", "chassis power over Redfish"),
-            _own("tinkerforge", "Tinkerforge bricklets"),
+            _own("amdsmi", "rocm"),
+            _own("cray"),
+            _own("hwmon"),
+            _own("iio"),
+            _own("ipmi"),
+            _own("jetson", "tegra"),
+            _own("nvml", "nvidia"),
+            _own("occ"),
+            _own("pmd"),
+            _own("powersensor2"),
+            _own("powersensor3", "ps3"),
+            _own("rapl"),
+            _own("redfish"),
+            _own("tinkerforge"),
         )
     }
 )
@@ -164,7 +163,7 @@ def _from_outside() -> Iterator[tuple[str, Backend]]:
             by = entry.dist.name if entry.dist is not None else "the package that brings the latter"
             msg = f"two backends are called {entry.name!r}: {both}; uninstall {by}, or have it renamed"
             raise TargetError(msg)
-        yield entry.name, Backend(entry.name, entry.value, entry.value, f"from {entry.value}")
+        yield entry.name, Backend(entry.name, entry.value, entry.value)
 
 
 def all_backends() -> tuple[Backend, ...]:

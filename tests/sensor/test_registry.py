@@ -143,7 +143,7 @@ def test_a_stranger_may_not_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_backend_that_cannot_be_imported_is_an_error_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Backend("broken", "pmtpy.backends.nosuch", "", "nothing")
+    row = Backend("broken", "pmtpy.backends.nosuch", "")
     monkeypatch.setattr(registry, "backend_of", lambda _: row)
     with pytest.raises(pmt.BackendUnavailableError, match="cannot be imported"):
         pmt.create("broken")
