@@ -31,7 +31,7 @@ from pmtpy.lab.recorded import (
     AS_SHOWN,
     one_run,
     power_column,
-    powers_of,
+    power_columns,
     read_file,
     read_series,
     read_stamps,
@@ -182,7 +182,7 @@ def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame)
         raise TargetError(msg)
     ends = cut.ends(args.meter)
     metered = read_file(args.meter, ends, skip_broken=args.skip_broken, report=say, only="total")
-    if not powers_of(metered):  # what powers it has instead is told
+    if not power_columns(metered):  # what powers it has instead is told
         metered = read_file(args.meter, ends, skip_broken=args.skip_broken)
     power_column(metered, None, args.meter)
     return read_series(metered, "total_W"), one_run([table, metered])

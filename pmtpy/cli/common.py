@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pmtpy.cli.page import Line, Page, plain, told
+from pmtpy.cli.page import Line, Page, message, plain
 from pmtpy.cli.settings import load_settings
 from pmtpy.cli.terminal import show
 from pmtpy.errors import (
@@ -34,7 +34,7 @@ MEASURES_ALL = "started by the launcher, pmtpy run --mpi (or --into DIR) measure
 
 def say(text: str) -> None:
     """Print a message for the person at the terminal, on stderr."""
-    aside(told(text))
+    aside(message(text))
 
 
 def warn_of_the_rest(verb: str, instead: str, *, on_each_node: bool = False) -> None:

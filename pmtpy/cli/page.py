@@ -53,7 +53,7 @@ def note(text: str) -> Line:
     return Line(f"note: {text}", Kind.NOTE)
 
 
-def told(text: str) -> list[Line]:
+def message(text: str) -> list[Line]:
     """Return a message as lines, each as what its first word says that it is."""
     return [Line(line, _SAID.get(line.strip().partition(":")[0], Kind.TEXT)) for line in text.splitlines()]
 

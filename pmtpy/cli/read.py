@@ -90,7 +90,7 @@ def document(reading: _Reading) -> dict[str, Any]:
     state, u_of = reading.state, reading.uncertainty_joules
     found = zip(state.names, state.joules, state.watts, strict=True)
     each = {n: replace(reading.part(n), joules=j, watts=w, uncertainty_joules=u_of(n)) for n, j, w in found}
-    total, warnings = each.pop(TOTAL), tuple(report.told(reading.watched))
+    total, warnings = each.pop(TOTAL), tuple(report.warnings_of(reading.watched))
     total = replace(total, seconds=reading.seconds, lost=state.lost, channels=each, warnings=warnings)
     return report.document(reading.sensor.target, total)
 
@@ -117,5 +117,5 @@ def page(reading: _Reading) -> list[Line | Table]:
         Line(title, Kind.HEADING),
         Line(f"  watts now, joules of the {reading.seconds:.3g} s since it was opened"),
         Table(rows, headed=False),
-        *(Line(f"  note: {warning}", Kind.NOTE) for warning in report.told(reading.watched)),
+        *(Line(f"  note: {warning}", Kind.NOTE) for warning in report.warnings_of(reading.watched)),
     ]

@@ -88,14 +88,14 @@ def warnings(measured: Mapping[str, Measurement]) -> list[str]:
     """Return what the measurements warn of, each text once, behind the names of all that it is about."""
     about: dict[str, list[str]] = {}
     for target, m in measured.items():
-        for warning in told(m):
+        for warning in warnings_of(m):
             who, text = _subject(target, m, warning)
             if who not in about.setdefault(text, []):
                 about[text].append(who)
     return [_sentence(who, text) for text, who in about.items()]
 
 
-def told(m: Measurement) -> list[str]:
+def warnings_of(m: Measurement) -> list[str]:
     """Return what a measurement warns of, and what its lines that lack energy do: a part is in no total."""
     lacking = [w for c in m.channels.values() if c.coverage < 1.0 for w in c.warnings]
     return [*m.warnings, *(w for w in lacking if not any(w.partition(": ")[2] in said for said in m.warnings))]

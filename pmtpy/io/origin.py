@@ -239,12 +239,12 @@ def is_shared(launch: Launch, machine: Machine) -> bool | None:
     return None if launch.cpus is None or not machine.cpus else launch.cpus < machine.cpus
 
 
-def told(machine: Machine, launch: Launch) -> dict[str, Any]:
+def origin_of(machine: Machine, launch: Launch) -> dict[str, Any]:
     """Return what the metadata of a recording tell of where it was made: ``machine``, and ``launch`` if it had one."""
     where: dict[str, Any] = {"machine": {"host": machine.host, "node": machine.node}}
     return where | ({"launch": launch.to_dict() | {"shared": is_shared(launch, machine)}} if launch.scheduler else {})
 
 
-def told_by(facts: Mapping[str, Any]) -> dict[str, Any]:
+def origin_in(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same of metadata that were read."""
     return {key: facts[key] for key in ("machine", "launch") if isinstance(facts.get(key), Mapping)}

@@ -26,7 +26,7 @@ from pmtpy.core.presentation import not_covered, utf8
 from pmtpy.core.rows import Floats, Frame, Ints, Layout
 from pmtpy.io.channels import described_layout
 from pmtpy.io.columns import FIXED, Column, columns, powers_among
-from pmtpy.io.origin import told_by
+from pmtpy.io.origin import origin_in
 from pmtpy.io.write.base import WORTH_A_REMARK, Ending, Header, RecordedLoad, RecordedMark, RecordedRegion, Stretches
 
 Flags = npt.NDArray[np.bool_]
@@ -148,7 +148,7 @@ def header_of(
         regions=_regions_of(facts),
         marks=_marks_of(facts),
         virtual_known=type(known.get("virtual")) is bool,
-        origin=told_by(known),
+        origin=origin_in(known),
     )
 
 

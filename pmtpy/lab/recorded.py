@@ -97,7 +97,7 @@ def one_run(tables: Sequence[pd.DataFrame]) -> bool:
     return len(starts) == len(tables) > 0 and max(starts) - min(starts) < NS_PER_S // 1000
 
 
-def powers_of(table: pd.DataFrame) -> list[str]:
+def power_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns of power that hold anything."""
     return [c for c in table.columns if c.endswith("_W") and table[c].notna().any()]
 
@@ -234,7 +234,7 @@ def power_column(table: pd.DataFrame, channel: str | None, path: str) -> str:
 
     Raises TargetError: there is no such channel, no power at all, or no total of several.
     """
-    powers = powers_of(table)
+    powers = power_columns(table)
     if not powers and not len(table):
         msg = f"{path} has no rows, or no rows in the part that was asked for"
         raise TargetError(msg)
@@ -331,7 +331,7 @@ def read_stamps(path: str, *, skip_broken: bool = False, report: Callable[[str],
         hint = "; a log of power goes with --meter" if table.attrs["format"] != STAMPS else ""
         msg = f"{path} has no markers (on/off, start/end) or regions, in turn, that say when the load was on"
         raise TargetError(msg + hint)
-    late = late_marks(table) if powers_of(table) else ""
+    late = late_marks(table) if power_columns(table) else ""
     if late:
         report(f"note: {late}")
     if table.attrs["format"] == TRACE or not marks:  # before and after nobody knows

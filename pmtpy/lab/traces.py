@@ -20,7 +20,7 @@ from pmtpy.io.recorded import aged_of, time_u_of
 from pmtpy.lab.recorded import (
     one_run,
     power_column,
-    powers_of,
+    power_columns,
     regions_of,
     said_of_regions,
     stamped_load,
@@ -80,7 +80,7 @@ def side_by_side(
         path, channel = split(thing)
         table = read(path)
         spans = regions_of(table, table[times_of(table)].to_numpy(np.float64))
-        if not powers_of(table):
+        if not power_columns(table):
             if traces:
                 traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
             else:

@@ -17,7 +17,7 @@ from pmtpy.io.write.base import Header, metadata
 from pmtpy.live._grown import Grown, Rows
 from pmtpy.live._reopening import Reopening
 from pmtpy.live._roomy import free_bytes
-from pmtpy.live.tracks import Line, powers_of
+from pmtpy.live.tracks import Line, power_lines
 from pmtpy.plotting.decimate import Envelope, interrupted
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 
@@ -132,7 +132,7 @@ class LiveTrack:
     def draw(self, line: int, start: float, stop: float, slices: int) -> Envelope:
         """Return a line between two instants, interrupted where nothing is known."""
         curve = self._grown.draw(line, start, stop, slices)
-        powers = powers_of(self)
+        powers = power_lines(self)
         if line not in powers:
             return curve
         return interrupted(curve, *self._uncovered.unknown(powers.index(line), start, stop))
@@ -174,7 +174,7 @@ class LiveTrack:
 
         t, values, joules, interval_s = self._grown.rows(start, stop, _MAX_SENT_ROWS)
         found: dict[str, Any] = {"time": t + self.start_unix_s, "elapsed": t, "marker": "", "lost": 0}
-        powers = powers_of(self)
+        powers = power_lines(self)
         for place, i in enumerate(powers):
             found[f"{self.lines[i].name}_W"] = values[:, i]
             found[f"{self.lines[i].name}_J"] = joules[:, place] - joules[0, place] if len(t) else joules[:, place]

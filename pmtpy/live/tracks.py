@@ -126,7 +126,7 @@ class Track(Protocol):
         ...
 
 
-def powers_of(track: Track) -> list[int]:
+def power_lines(track: Track) -> list[int]:
     """Return the lines of a track that are powers, in the order of its energies."""
     return [i for i, line in enumerate(track.lines) if line.unit == "W"]
 
@@ -143,7 +143,7 @@ def select(track: Track, start: float, stop: float) -> Selection:
     unknown = np.clip(track.uncovered(a, b), 0.0, b - a)
     uncertain = _uncertainties(track, a, near, Interval(b - a, joules.tolist(), unknown.tolist(), lost))
     found = []
-    for i, line in enumerate(powers_of(track)):
+    for i, line in enumerate(power_lines(track)):
         low, high = track.extremes(line, a, b)
         covered = float(b - a - unknown[i])
         energy = float(joules[i]) if covered > 0 else math.nan  # of what nothing is known, 0 J is not known either
@@ -260,7 +260,7 @@ class JlsTrack:
         if self._changed():
             return Envelope(*(np.empty(0) for _ in range(4)))
         curve = self._curve(line, start, stop, slices)
-        powers = powers_of(self)
+        powers = power_lines(self)
         if line not in powers or not len(found := self._without()[powers.index(line)]):
             return curve
         return interrupted(curve, *found.T)
@@ -317,7 +317,7 @@ class JlsTrack:
     def _without(self) -> list[Floats]:
         """Return the stretches of each power of which nothing is known though no row is lost; counters count on."""
         if self._unknown is None:
-            layout, names = self.layout or Layout(()), [self.lines[i].name for i in powers_of(self)]
+            layout, names = self.layout or Layout(()), [self.lines[i].name for i in power_lines(self)]
             methods = {c.name: c.energy_method for c in layout.energy}
             parts = {layout.energy[i - 1].energy_method for i in layout.in_total}
             methods |= {TOTAL: parts.pop()} if len(parts) == 1 else {}
@@ -340,12 +340,12 @@ class JlsTrack:
             at = file.sample_at(end)
             behind = min(-(-at // file.stride), file.checkpoints - 1) * file.stride
             ids = np.array([self._file.sample_at(begin), at, behind])
-            watts = np.array([[self._sample(i, k) for i in powers_of(self)] for k in ids[:2]])
+            watts = np.array([[self._sample(i, k) for i in power_lines(self)] for k in ids[:2]])
             rule = UncoveredTime.of(self.layout or Layout(()), thinned=downsampled(self.facts or {}))
             joules = np.zeros_like(watts)
             joules[1] = np.where(rule.counters[: watts.shape[1]], 1.0, 0.0)  # whatever they have counted
             if (end - begin) * file.rate > _LONG_GAP * file.stride and behind >= at:
-                names = [f"{self.lines[i].name}_J" for i in powers_of(self)]
+                names = [f"{self.lines[i].name}_J" for i in power_lines(self)]
                 before, after = np.array([file.energies(name, ids[[0, 2]]) for name in names]).T
                 joules[1] = after - before - watts[1] * float(np.diff(file.times_at(ids[1:]))[0])
             self._known[end] = rule.add(t_ns, watts, joules, lost)[-1] / 1e9

@@ -285,7 +285,7 @@ class Sensor:
     def _header(self, interval_s: float | None) -> Header:
         """Return what stands at the beginning of a dump."""
         from pmtpy._version import __version__
-        from pmtpy.io.origin import launch_of, this_machine, told
+        from pmtpy.io.origin import launch_of, origin_of, this_machine
         from pmtpy.io.write import Header
 
         made = self._acquisition
@@ -302,7 +302,7 @@ class Sensor:
             traits.timestamps is not Timestamps.HOST_READ,
             uncut=True,
             aged_s=min(made.intake.aged_s, interval_s or made.intake.aged_s),
-            origin=told(this_machine(os.environ), launch_of(os.environ)),
+            origin=origin_of(this_machine(os.environ), launch_of(os.environ)),
         )
 
     def dump(

@@ -47,7 +47,7 @@ def _whole(read: Callable[[Recording], pd.DataFrame]) -> Callable[[Recording, Pa
 
     def read_part(recording: Recording, part: Part) -> pd.DataFrame:
         table = read(recording)
-        _sidecar.describe(table, recording.facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
+        _sidecar.into_attrs(table, recording.facts)  # our own dumps for PMT and PowerSensor3 have metadata beside them
         table.attrs["notes"] += [recording.no_facts] if recording.spoilt else []
         return part.of_table(table)
 

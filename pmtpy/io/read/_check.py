@@ -220,7 +220,7 @@ def sums(
     return True
 
 
-def recorded(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Ints, last: float) -> Where:
+def own_rows(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Ints, last: float) -> Where:
     """Check rows of our own: the clock goes on, every number is one, losses are counted up. Return which are left.
 
     Parameters

@@ -152,7 +152,7 @@ class RowLaws:
 
     def left(self, columns: Columns, at: Ints) -> npt.NDArray[np.bool_]:
         """Return which rows of the next block hold; the others are noted as broken lines."""
-        left = _check.recorded(self._recording, columns, at, self._last)
+        left = _check.own_rows(self._recording, columns, at, self._last)
         good = columns if left.all() else {n: c[left] for n, c in columns.items()}
         if not left.any():
             return left

@@ -167,7 +167,7 @@ def finished(
     if whole:
         said |= {"joules": whole.said, "uncovered_s": whole.uncovered_s}
     if part.whole:
-        _sidecar.count(said, len(made), recording.facts, int(made["lost"].sum()))
+        _sidecar.hold_to_count(said, len(made), recording.facts, int(made["lost"].sum()))
     else:
         said["uncovered_s"] = whole.uncovered_s if whole else None
         said["notes"].append(part.note())
@@ -210,5 +210,5 @@ def attrs(
         "notes": list(dict.fromkeys([*notes, *_sidecar.said(facts)])),
     }
     if rows is not None:
-        _sidecar.count(said, rows, facts)
+        _sidecar.hold_to_count(said, rows, facts)
     return said

@@ -170,15 +170,15 @@ def _clock_set(facts: dict[str, Any]) -> list[str]:
     return told
 
 
-def describe(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
+def into_attrs(table: pd.DataFrame, facts: dict[str, Any] | None) -> None:
     """Put what metadata say into ``attrs``, where there are any."""
     if facts is not None and "virtual" in facts and "target" in facts:
         table.attrs |= {"virtual": facts["virtual"], "complete": facts.get("complete"), "metadata": facts}
         table.attrs["notes"] += said(facts)
-        count(table.attrs, len(table), facts)
+        hold_to_count(table.attrs, len(table), facts)
 
 
-def count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None, lost: int | None = None) -> None:
+def hold_to_count(attrs: dict[Any, Any], rows: int, facts: dict[str, Any] | None, lost: int | None = None) -> None:
     """Hold the rows that were read against the number that was written; another is noted in ``attrs``: not complete.
 
     A line that was taken out, or stands there twice, may leave no other trace. So are rows that count as ``lost``.

@@ -404,6 +404,6 @@ def test_a_block_that_begins_before_the_end_of_the_one_before_is_out_of_order(tm
     recording = Recording(path, skip_broken=True)
     rows = {"elapsed": np.array([2.0, 3.0, 4.0]), "lost": np.zeros(3, np.int64)}
     at = np.array([5, 6, 7])
-    assert _check.recorded(recording, rows, at, 2.0).tolist() == [True, True, True]
-    assert _check.recorded(recording, rows, at, 2.5).tolist() == [False, True, True]
+    assert _check.own_rows(recording, rows, at, 2.0).tolist() == [True, True, True]
+    assert _check.own_rows(recording, rows, at, 2.5).tolist() == [False, True, True]
     assert recording.broken_lines == [5]
