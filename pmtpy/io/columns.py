@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pmtpy.core.channel import TOTAL, Channel, Derivation, Quantity
+from pmtpy.core.channel import TOTAL, Channel, Derivation, EnergyMethod, Quantity
 from pmtpy.core.rows import Floats, Frame, Layout
 
 FIXED = ("time", "elapsed", "marker", "lost")
@@ -120,10 +120,21 @@ def downsampled(facts: Mapping[str, Any]) -> bool:
     return facts.get("interval_s") is not None and facts.get("polled_s") is None
 
 
+def summed(facts: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of the channels that make the total, as metadata say."""
+    return [c["name"] for c in (facts or {}).get("channels", []) if c.get("in_total")]
+
+
 def mean_powers(facts: Mapping[str, Any]) -> set[str]:
     """Return the names of the channels whose watts are means since the row before, as far as metadata say so."""
-    every = downsampled(facts)
-    return {c["name"] for c in facts.get("channels", []) if every or c.get("rule") in {"counter", "interval mean"}}
+    every, means = downsampled(facts), {EnergyMethod.COUNTER.value, EnergyMethod.MEAN.value}
+    return {c["name"] for c in facts.get("channels", []) if every or c.get("rule") in means}
+
+
+def mean_columns(facts: Mapping[str, Any]) -> set[str]:
+    """Return the names of the powers whose watts are such means: the total is one if all its parts are."""
+    found, parts = mean_powers(facts), summed(facts)
+    return found | {TOTAL} if parts and found.issuperset(parts) else found
 
 
 def with_gap(frame: Frame, missing: int, marks: Iterable[str] = ()) -> Frame:

@@ -35,7 +35,7 @@ from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.errors import FileFormatError
 from pmtpy.io import _locks
-from pmtpy.io.columns import mean_powers
+from pmtpy.io.columns import mean_columns
 
 MAGIC = b"jlsfmt\r\n \n \x1a  "
 AT_START, AT_FIRST, AT_END = 1, 2, 3
@@ -297,7 +297,7 @@ class JlsFile(Closing):
         columns: dict[str, npt.NDArray[Any]] = {"elapsed": seconds, "lost": lost}
         for name in self.names:
             columns[name] = self.samples(name, begin, last)[there] if last > begin else np.empty(0)
-        means = _means(self.facts)
+        means = mean_columns(self.facts)
         for name in self.joules:
             watts = columns[name.removesuffix("_J") + "_W"]
             columns[name] = self._energy(name, ids, seconds, watts, lost, mean=name.removesuffix("_J") in means)
@@ -320,11 +320,3 @@ class JlsFile(Closing):
             return counted
         off = joules[known] - counted[row[known]]
         return np.asarray(counted + np.interp(seconds, seconds[row[known]], off))
-
-
-def _means(facts: dict[str, Any]) -> set[str]:
-    """Return the names of powers whose watts are means since the row before; the total is one if all its parts are."""
-    channels = facts.get("channels", [])
-    found = mean_powers(facts)
-    summed = {c["name"] for c in channels if c.get("in_total")}
-    return found | {"total"} if summed and summed <= found else found

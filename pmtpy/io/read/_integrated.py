@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats
-from pmtpy.io.columns import mean_powers, powers_among
+from pmtpy.io.columns import mean_columns, powers_among
 from pmtpy.io.read._check import late
 from pmtpy.io.read._table import Power, integrate
 
@@ -40,9 +40,7 @@ class Integrated:
         self.names = [m for n in names for m in ([n, f"{n[:-2]}_J"] if n[:-2] in self._missing else [n])]
         known = facts or {}
         self.told = bool(known.get("channels"))
-        self._means = mean_powers(known)
-        summed = {c["name"] for c in known.get("channels", ()) if c.get("in_total")}
-        self._means |= {"total"} if summed and summed <= self._means else set()
+        self._means = mean_columns(known)
         self.uncovered_s = 0.0
         self._last: dict[str, tuple[float, float, float]] = {}  # of each: time, power and energy of the last row
         self._steps: Floats = np.zeros(0)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.core.channel import TOTAL, EnergyMethod
+from pmtpy.core.channel import TOTAL, Derivation, EnergyMethod
 from pmtpy.core.counters import TOO_SOON_SHARE
 from pmtpy.core.numbers import real
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.io.columns import counted_among, downsampled
-from pmtpy.io.read import _check, _sidecar
+from pmtpy.io.columns import counted_among, downsampled, summed
+from pmtpy.io.read import _check
 from pmtpy.io.read._check import late
 from pmtpy.io.read._recording import Recording
 
@@ -33,7 +33,7 @@ _MOST_WRONG, _MOST_WRONG_SHARE = 4, 1e-3  # rows that may be wrong, and which sh
 
 _DIGIT = 1e-3  # what the last digit of volts, amperes and watts stands for at most
 _PIECES, _PIECE = 16, 20_000  # stretches of rows, and rows of one, in which whole columns are held against each other
-_SAMPLED = ("integrated", "interval mean")
+_COUNTER, _TRAPEZOID, _MEAN = (m.value for m in (EnergyMethod.COUNTER, EnergyMethod.TRAPEZOID, EnergyMethod.MEAN))
 # Relative: of a counter, whose moves are spread over a refresh; and of sums of counters and of what is not known.
 _LOOSELY, _BY_FAR = 0.3, 0.9
 _MIN_ROWS = 10
@@ -72,7 +72,7 @@ class _Law:
         self.last = float(t[-1]), float(watts[-1]), float(joules[-1])
         span, risen = np.diff(t), np.diff(joules)
         most_s = span
-        if self.rule == "counter":
+        if self.rule == _COUNTER:
             # A restart that shows no energy begins the count anew, at an instant that the row does not tell.
             anew = (risen == 0.0) & (np.isnan(watts[1:]) | ~unbroken)
             moves = np.flatnonzero((risen != 0.0) | anew)
@@ -85,7 +85,7 @@ class _Law:
             if not self._told and np.isfinite(since).any():
                 most = float(np.nanmedian(since))
             span[moves], most_s[moves] = since, np.maximum(since, most)
-        mean = (watts[1:] + watts[:-1]) / 2 if self.rule == "integrated" else watts[1:]
+        mean = (watts[1:] + watts[:-1]) / 2 if self.rule == _TRAPEZOID else watts[1:]
         expected = np.clip(risen, *np.sort([mean * span, mean * most_s], axis=0))
         share = _OFF if self._told else _BY_FAR
         with np.errstate(invalid="ignore"):
@@ -145,10 +145,10 @@ class RowLaws:
         self._recording = recording
         self._last = -np.inf  # elapsed
         self._origin: float | None = None
-        parts = _sidecar.summed(recording.facts)
-        summed = {f"total_{unit}": [f"{n}_{unit}" for n in parts] for unit in "WJ"}
+        parts = summed(recording.facts)
+        totals = {f"total_{unit}": [f"{n}_{unit}" for n in parts] for unit in "WJ"}
         # by total: columns of which it is the sum
-        self._summed = {total: of for total, of in summed.items() if of and {total, *of} <= set(names)}
+        self._summed = {total: of for total, of in totals.items() if of and {total, *of} <= set(names)}
 
     def left(self, columns: Columns, at: Ints) -> npt.NDArray[np.bool_]:
         """Return which rows of the next block hold; the others are noted as broken lines."""
@@ -186,9 +186,9 @@ class EnergyLaws:
         for channel in facts.get("channels", []) if not converted else []:
             name, rule, refresh_s = channel["name"], channel.get("rule"), channel.get("refresh_s")
             if isinstance(rule, str) and {f"{name}_W", f"{name}_J"} <= set(names):
-                self._laws.append(_Law(name, "interval mean" if every else rule, real(refresh_s) or 0.0))
+                self._laws.append(_Law(name, _MEAN if every else rule, real(refresh_s) or 0.0))
             made_of = {f"{name}_{unit}" for unit in "VAW"}
-            if channel.get("form") == "product" and not every and made_of <= set(names):
+            if channel.get("form") == Derivation.PRODUCT.value and not every and made_of <= set(names):
                 scale = real(channel.get("scale"))
                 self._products.append(_Product(name, 1.0 if scale is None else scale))
 
@@ -238,7 +238,7 @@ class Contradictions:
             known = whole & np.isfinite(joules[1:] + joules[:-1] + watts[1:])
             known[holes] &= joules[holes + 1] != joules[holes]
             rule, refresh_s = self._channels.get(name, (None, None))
-            own_s = (real(refresh_s) or 0.0) if rule == "counter" else None
+            own_s = (real(refresh_s) or 0.0) if rule == _COUNTER else None
             more = _between(t, watts, joules, known) if own_s is None else _moved(t, watts, joules, known, own_s)
             low, high, risen = (had + new for had, new in zip(sums, more, strict=True))
             self._sums[name] = low, high, risen
@@ -248,7 +248,7 @@ class Contradictions:
         found = []
         for name, (low, high, risen) in self._sums.items() if self._rows >= _MIN_ROWS else ():
             rule, _ = self._channels.get(name, (None, None))
-            share = _OFF if rule in _SAMPLED else _LOOSELY if rule == "counter" else _BY_FAR
+            share = _OFF if rule in {_TRAPEZOID, _MEAN} else _LOOSELY if rule == _COUNTER else _BY_FAR
             # Each bound by itself: where the load moves between all rows the two lie far apart, and beside the high one
             # the low one would be nothing.
             below, above = (share * max(abs(risen), abs(end)) + _JOULES * self._stretches for end in (low, high))

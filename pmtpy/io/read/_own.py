@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pmtpy.io.columns import FIXED
+from pmtpy.io.columns import FIXED, summed
 from pmtpy.io.read import _check, _sidecar
 from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind, release
 from pmtpy.io.read._integrated import Integrated
@@ -193,14 +193,14 @@ def attrs(
     rows: int | None = None,
 ) -> dict[str, Any]:
     """Return what is known of a recording of ours, ``attrs`` of its table; ``rows``: how many, where all were read."""
-    summed = _sidecar.summed(facts)
+    parts = summed(facts)
     said = {
         "path": str(path),
         "format": kind,
         "clock": "wall time, as of the recording that it was converted from"
         if (facts or {}).get("clock") == "unix"
         else "host's monotonic clock, with the wall time of the start",
-        "total": " + ".join(summed) if summed else "as recorded",
+        "total": " + ".join(parts) if parts else "as recorded",
         "joules": "recorded",
         "uncovered_s": (facts or {}).get("uncovered_s"),
         "virtual": (facts or {}).get("virtual"),

@@ -16,8 +16,8 @@ import numpy as np
 
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.io.columns import mean_powers, one_word
-from pmtpy.io.read import _check, _sidecar
+from pmtpy.io.columns import mean_columns, one_word
+from pmtpy.io.read import _check
 from pmtpy.io.read._delimited import FLOAT, without_marks
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
@@ -57,13 +57,10 @@ def read(recording: Recording) -> pd.DataFrame:
         raise recording.empty("there is no row in it; was anything measured?")
     elapsed, unknown = _check.wall_clock(recording, time, at) if unix else _steady(recording, time, at)
     on_rows = _on_rows([(n, _label(line)) for n, line in marked], at.tolist())
-    means = {one_word(n) for n in mean_powers(recording.facts or {})}
+    means = {one_word(n) for n in mean_columns(recording.facts or {})}
     powers = [Power(n, columns[f"W {n}"][left], mean=n in means) for n in names]
     main = next((p for p in powers if p.name == "total"), powers[0])
     _hold_to_sum(recording, main, [p for p in powers if p is not main], at)
-    summed = [one_word(n) for n in _sidecar.summed(recording.facts)]
-    if main.name == "total" and summed:
-        main = Power("total", main.watts, mean=means >= set(summed))
     if lost := (recording.facts or {}).get("lost"):
         recording.notes.append(
             f"{amount(lost, 'row was', 'rows were')} lost while it was recorded, and this format does not tell"

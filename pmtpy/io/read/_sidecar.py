@@ -102,11 +102,6 @@ def _wrong_in_identity(identity: object, facts: dict[str, Any]) -> str:
     return ""
 
 
-def summed(facts: dict[str, Any] | None) -> list[str]:
-    """Return the names of the channels that make the total."""
-    return [c["name"] for c in (facts or {}).get("channels", []) if c.get("in_total")]
-
-
 def unended(facts: dict[str, Any] | None) -> bool:
     """Whether the metadata are those that were written at the start, since nobody ended the recording yet."""
     known = facts or {}
