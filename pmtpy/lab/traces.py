@@ -15,6 +15,7 @@ from pmtpy.core.channel import Channel
 from pmtpy.core.markers import Span
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
+from pmtpy.io.columns import downsampled
 from pmtpy.io.read import load
 from pmtpy.io.recorded import aged_of, time_u_of
 from pmtpy.lab.recorded import (
@@ -157,5 +158,4 @@ def stated_of(read: pd.DataFrame, name: str) -> Channel | None:
 
 def _mean_s(metadata: Mapping[str, Any]) -> float | None:
     """Return over which time each row is a mean, of a stream that was dumped with fewer rows; None of any other."""
-    thinned = metadata.get("interval_s") is not None and metadata.get("polled_s", 0.0) is None
-    return float(metadata["interval_s"]) if thinned else None
+    return float(metadata["interval_s"]) if downsampled(metadata) else None
