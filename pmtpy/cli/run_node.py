@@ -33,7 +33,7 @@ from pmtpy.cluster.gather import (
     of_wrong_clocks,
 )
 from pmtpy.cluster.job import JobEnergy
-from pmtpy.cluster.node import Found, NodeEnergy, NodeFile, node_energy, read_node, span_of, unknown_node
+from pmtpy.cluster.node import NodeEnergy, NodeFile, NodeRecord, node_energy, read_node, span_of, unknown_node
 from pmtpy.cluster.visible import differ, limits, numbered
 from pmtpy.core.clock import HOST_CLOCK, NS_PER_S
 from pmtpy.errors import BackendUnavailableError, PmtError, SinkError, TargetError
@@ -279,7 +279,7 @@ class _Job:
             begin_ns = HOST_CLOCK.now_ns()
 
 
-def _all_there(found: Sequence[Found], launch: Launch) -> bool:
+def _all_there(found: Sequence[NodeRecord], launch: Launch) -> bool:
     ended = [f for f in found if f.ended]
     if {f.node for f in found} - {f.node for f in ended}:
         return False

@@ -13,7 +13,7 @@ from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, sum_budgets
 from pmtpy.analysis.uncertainty.components import common_by_kind
 from pmtpy.analysis.uncertainty.interval import Interval, left_out
 from pmtpy.analysis.uncertainty.recorded import recorded_budgets
-from pmtpy.cluster.node import Found, NodeEnergy
+from pmtpy.cluster.node import NodeEnergy, NodeRecord
 from pmtpy.core.channel import TOTAL, Identity
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Layout
@@ -39,7 +39,7 @@ def _unpacked(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".gz"))
 
 
-def read_log(path: Path) -> Found:
+def read_log(path: Path) -> NodeRecord:
     """Read a dump of ours as the result of the node that it was made on.
 
     The energy is that between the first row and the last. It is not known where the dump was not ended, where energy is
@@ -60,7 +60,7 @@ def read_log(path: Path) -> Found:
     begin_s = float(table["time"].iloc[0])
     energy = _energy(table, facts, machine, launch)
     job = str(launch.get("job", ""))
-    return Found(path, *machine, f"a log of {facts.get('target', 'a sensor')}", job, launch, begin_s, energy, None)
+    return NodeRecord(path, *machine, f"a log of {facts.get('target', 'a sensor')}", job, launch, begin_s, energy, None)
 
 
 def made_on(path: Path) -> tuple[str, str] | None:

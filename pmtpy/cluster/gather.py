@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pmtpy.cluster._logs import is_log, made_on, read_log
 from pmtpy.cluster.job import JobEnergy
-from pmtpy.cluster.node import SUFFIX, Found, NodeEnergy, read_node
+from pmtpy.cluster.node import SUFFIX, NodeEnergy, NodeRecord, read_node
 from pmtpy.core.numbers import whole
 from pmtpy.core.presentation import amount
 from pmtpy.errors import FileFormatError, PmtError, TargetError
@@ -62,9 +62,9 @@ class ResultFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._ended: dict[str, Found] = {}
+        self._ended: dict[str, NodeRecord] = {}
 
-    def look(self) -> tuple[list[Found], list[str]]:
+    def look(self) -> tuple[list[NodeRecord], list[str]]:
         """Return the results, and what is wrong with others."""
         found, problems = [], []
         for name in sorted(entry.name for entry in os.scandir(self.path)):
@@ -82,10 +82,10 @@ class ResultFolder:
         return found, problems
 
 
-def _logs(folder: Path) -> tuple[list[Found], list[str]]:
+def _logs(folder: Path) -> tuple[list[NodeRecord], list[str]]:
     """Return the logs in a folder; beside a result they are not asked for, which has counted their sensors."""
     logs = [_log(path) for path in sorted(folder.iterdir()) if is_log(path)]
-    return [log for log in logs if isinstance(log, Found)], [str(log) for log in logs if isinstance(log, PmtError)]
+    return [log for log in logs if isinstance(log, NodeRecord)], [str(log) for log in logs if isinstance(log, PmtError)]
 
 
 def _unasked(folder: Path, nodes: set[str]) -> list[str]:
@@ -96,14 +96,14 @@ def _unasked(folder: Path, nodes: set[str]) -> list[str]:
     return [f"{path.name} is a log of {host}, of which no result is here: {why}" for path, (host, _) in made]
 
 
-def _log(path: Path) -> Found | PmtError:
+def _log(path: Path) -> NodeRecord | PmtError:
     try:
         return read_log(path)
     except PmtError as error:
         return error
 
 
-def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
+def of_this_run(found: Sequence[NodeRecord], own: NodeRecord) -> list[NodeRecord]:
     """Return what belongs to the run that ``own`` is of, and not to an earlier one in the same folder.
 
     The processes of a job may run different commands; these tell runs apart only where the launcher does not.
@@ -117,7 +117,7 @@ def of_this_run(found: Sequence[Found], own: Found) -> list[Found]:
     ]
 
 
-def of_another_time(found: Sequence[Found], own: Found) -> list[Found]:
+def of_another_time(found: Sequence[NodeRecord], own: NodeRecord) -> list[NodeRecord]:
     """Return, of nodes that nothing belongs to the run of, what calls itself the same and is of another time.
 
     Without its energy: an earlier run looks like a node whose clock is wrong, or whose command was over too early.
@@ -131,7 +131,7 @@ def of_another_time(found: Sequence[Found], own: Found) -> list[Found]:
     return [replace(f, energy=None, why=_at_another_time(f.begun_s - own.begun_s)) for f in last.values()]
 
 
-def of_wrong_clocks(found: Sequence[Found], own: Found, earlier: Container[Path]) -> list[Found]:
+def of_wrong_clocks(found: Sequence[NodeRecord], own: NodeRecord, earlier: Container[Path]) -> list[NodeRecord]:
     """Return the last word of nodes of which nothing else belongs to the run of ``own``: it came while that went on.
 
     ``earlier`` are the results that were there when the run began. By the clock of its node such a one is of another
@@ -142,7 +142,7 @@ def of_wrong_clocks(found: Sequence[Found], own: Found, earlier: Container[Path]
     return [f for f in ours or () if f.node not in told]
 
 
-def _run(f: Found) -> tuple[str, str, object]:
+def _run(f: NodeRecord) -> tuple[str, str, object]:
     return f.job, "" if f.job else f.about, f.launch.get("size")
 
 
@@ -150,7 +150,7 @@ def _at_another_time(off_s: float) -> str:
     return f"it measured at another time than the others, {off_s:+.6g} s off: another run, or a clock that is wrong"
 
 
-def is_read(found: Sequence[Found], own: Found) -> bool:
+def is_read(found: Sequence[NodeRecord], own: NodeRecord) -> bool:
     """Whether another process reads the node of ``own``, which is of one that the launcher calls no first."""
     return any(
         (f.job, f.node, f.launch.get("local_rank") or 0) == (own.job, own.node, 0)
@@ -159,7 +159,7 @@ def is_read(found: Sequence[Found], own: Found) -> bool:
     )
 
 
-def _of_one_job(folder: Path, found: Sequence[Found], job: str | None) -> list[Found]:
+def _of_one_job(folder: Path, found: Sequence[NodeRecord], job: str | None) -> list[NodeRecord]:
     jobs = {f.job for f in found}
     if job is not None:
         if job not in jobs:
@@ -176,7 +176,7 @@ def _named(jobs: set[str]) -> str:
     return ", ".join(repr(j) for j in sorted(jobs))
 
 
-def add_up(found: Sequence[Found], problems: Sequence[str] = (), beside: Sequence[Found] = ()) -> JobEnergy:
+def add_up(found: Sequence[NodeRecord], problems: Sequence[str] = (), beside: Sequence[NodeRecord] = ()) -> JobEnergy:
     """Add up what was read of one job; ``beside``: of others, whose energy may in part be the same."""
     wrong = [*problems]
     abouts = sorted({f.about for f in found})
@@ -197,9 +197,9 @@ def add_up(found: Sequence[Found], problems: Sequence[str] = (), beside: Sequenc
     return JobEnergy(abouts[0], _told_of_the_same(energies, beside), missing, wrong)
 
 
-def _told_of_the_same(energies: Sequence[NodeEnergy], beside: Sequence[Found]) -> list[NodeEnergy]:
+def _told_of_the_same(energies: Sequence[NodeEnergy], beside: Sequence[NodeRecord]) -> list[NodeEnergy]:
     """Warn of results whose energy is in part the same: those of one node whose times overlap."""
-    others: dict[str, list[Found]] = {}
+    others: dict[str, list[NodeRecord]] = {}
     for f in beside:
         if f.energy is not None and f.energy.joules is not None:
             others.setdefault(f.node, []).append(f)
@@ -221,7 +221,7 @@ def _told_of_the_same(energies: Sequence[NodeEnergy], beside: Sequence[Found]) -
     return [replace(e, warnings=(*e.warnings, said)) if e.node in nodes else e for e in energies]
 
 
-def _called(f: Found) -> str:
+def _called(f: NodeRecord) -> str:
     return repr(f.job or f.about)
 
 
@@ -229,7 +229,7 @@ def _overlap_s(a: NodeEnergy, b: NodeEnergy) -> float:
     return min(a.end_s, b.end_s) - max(a.begin_s, b.begin_s)
 
 
-def _failed(f: Found) -> list[str]:
+def _failed(f: NodeRecord) -> list[str]:
     """Say which commands of a node did not end well."""
     of_status: dict[int | None, list[int | None]] = {}
     for rank, status in ((whole(f.launch.get("rank")), f.exit_status or 0), *f.failed):
@@ -251,9 +251,9 @@ def _of_ranks(ranks: Sequence[int | None]) -> str:
     return f" of {'rank' if len(known) == 1 else 'ranks'} {', '.join(map(str, known[:_MOST_NAMED]))}{more}"
 
 
-def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]]:
+def _each_once(ended: Sequence[NodeRecord]) -> tuple[list[NodeEnergy], dict[str, str]]:
     """Return the results of nodes that have one; those of a node that has several would count twice."""
-    by_node: dict[str, list[Found]] = {}
+    by_node: dict[str, list[NodeRecord]] = {}
     for f in ended:
         by_node.setdefault(f.node, []).append(f)
     missing = {}
@@ -271,11 +271,11 @@ def _each_once(ended: Sequence[Found]) -> tuple[list[NodeEnergy], dict[str, str]
     return energies, missing
 
 
-def _used(f: Found) -> str:
+def _used(f: NodeRecord) -> str:
     return "" if f.energy is None or f.energy.joules is None else f" ({f.energy.joules:.6g} J)"
 
 
-def _restarted(several: Sequence[Found]) -> bool:
+def _restarted(several: Sequence[NodeRecord]) -> bool:
     """Whether results of one node are of one after another, as torchrun makes them: its agents start workers anew."""
     spans = sorted((f.energy.begin_s, f.energy.end_s) for f in several if f.energy is not None)
     apart = all(end <= begin for (_, end), (begin, _) in pairwise(spans))
@@ -309,12 +309,14 @@ def _measures(e: NodeEnergy, at_s: float) -> bool:
     return e.begin_s - _CLOCKS_S <= at_s <= e.end_s + _CLOCKS_S
 
 
-def _names(found: Sequence[Found]) -> set[str]:
+def _names(found: Sequence[NodeRecord]) -> set[str]:
     """Return the names of the job's nodes; empty where its launcher does not say them."""
     return {name for told in {str(f.launch.get("hosts") or "") for f in found} for name in host_names(told)}
 
 
-def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str]) -> list[NodeEnergy]:
+def _of_its_nodes(
+    found: Sequence[NodeRecord], energies: Sequence[NodeEnergy], missing: dict[str, str]
+) -> list[NodeEnergy]:
     """Leave out what is of no node of the job."""
     names = {short_name(name) for name in _names(found)}
     if not names:
@@ -325,7 +327,7 @@ def _of_its_nodes(found: Sequence[Found], energies: Sequence[NodeEnergy], missin
     return [e for e in energies if e.host not in strangers]
 
 
-def _ranks(found: Sequence[Found]) -> tuple[int, int] | None:
+def _ranks(found: Sequence[NodeRecord]) -> tuple[int, int] | None:
     """Return how many ranks the job has, and those of the nodes that told something; None where nobody says."""
     size = max((n for f in found if (n := whole(f.launch.get("size"))) is not None), default=None)
     by_node = {f.node: whole(f.launch.get("local_size")) for f in found}
@@ -333,13 +335,15 @@ def _ranks(found: Sequence[Found]) -> tuple[int, int] | None:
     return None if size is None or len(told) < len(by_node) else (size, sum(told))
 
 
-def all_ranks_told(found: Sequence[Found]) -> bool:
+def all_ranks_told(found: Sequence[NodeRecord]) -> bool:
     """Whether every rank of the job is on a node that told something: then no other node of the allocation ran it."""
     ranks = _ranks(found)
     return ranks is not None and ranks[0] <= ranks[1]
 
 
-def _cover(found: Sequence[Found], energies: Sequence[NodeEnergy], missing: dict[str, str], wrong: list[str]) -> None:
+def _cover(
+    found: Sequence[NodeRecord], energies: Sequence[NodeEnergy], missing: dict[str, str], wrong: list[str]
+) -> None:
     """Note the nodes of the job that nothing is here of."""
     ranks = _ranks(found)
     if ranks is not None and ranks[0] == ranks[1]:

@@ -233,7 +233,7 @@ def _check_format(told: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeRecord:
     """A file of a node, as it was read."""
 
     path: Path
@@ -255,7 +255,7 @@ class Found:
         return self.energy is not None and not self.why
 
 
-def read_node(path: Path) -> Found:
+def read_node(path: Path) -> NodeRecord:
     """Read the file of a node.
 
     Raises FileFormatError: it is not one, or not whole.
@@ -268,7 +268,7 @@ def read_node(path: Path) -> Found:
         _check_format(facts["pmtpy_node"])
         energy = None if facts["energy"] is None else NodeEnergy.from_dict(facts["energy"])
         launch = dict(facts["launch"])
-        return Found(
+        return NodeRecord(
             path,
             _shown(facts["host"]),
             _shown(facts["node"]),

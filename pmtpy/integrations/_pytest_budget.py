@@ -90,7 +90,7 @@ def _amount(given: object, name: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class BodyEnergy:
     """What one sensor says of a test body, over all its runs."""
 
     # of one run
@@ -118,7 +118,7 @@ class Found:
         return {**known, "runs": self.runs, "warnings": list(self.warnings)}
 
 
-def found_of(runs: Sequence[Measurement]) -> Found:
+def found_of(runs: Sequence[Measurement]) -> BodyEnergy:
     """Put the runs of a test body together."""
     n, coverage = len(runs), min(m.coverage for m in runs)
     joules = [m.joules / m.coverage if m.coverage > 0 else math.nan for m in runs]
@@ -128,7 +128,7 @@ def found_of(runs: Sequence[Measurement]) -> Found:
     shared = math.fsum(_shared_u(m) for m in runs) / n
     # NaN stays: max() keeps its first argument where nothing is larger.
     own = math.fsum(math.sqrt(max(m.uncertainty_joules**2 - _shared_u(m) ** 2, 0.0)) for m in runs) / n / math.sqrt(n)
-    return Found(
+    return BodyEnergy(
         mean,
         math.fsum(m.seconds for m in runs) / n,
         math.hypot(scatter, Z95 * math.hypot(shared, own)),
@@ -146,7 +146,7 @@ def _shared_u(m: Measurement) -> float:
     return math.sqrt(math.fsum(u * u for name, u in m.components if COMPONENTS[name].repeated))
 
 
-def judge(found: Found, budget: Budget) -> tuple[str, str]:
+def judge(found: BodyEnergy, budget: Budget) -> tuple[str, str]:
     """Return the verdict (``over``, ``within``, ``unresolved``) and a sentence that says why."""
     verdicts, said = [], []
     scale = 1.0 / found.seconds if found.seconds > 0 else math.nan

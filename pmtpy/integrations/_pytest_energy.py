@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pmtpy.errors import BackendUnavailableError, PmtError
-from pmtpy.integrations._pytest_budget import EnergyBudgetWarning, Found, Record, budget_of, found_of, judge
+from pmtpy.integrations._pytest_budget import BodyEnergy, EnergyBudgetWarning, Record, budget_of, found_of, judge
 from pmtpy.lab.bench_trial import when_settled
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
@@ -195,7 +195,7 @@ class TestRun:
         self._note(record)
         return record
 
-    def _of_budget(self) -> Found | None:
+    def _of_budget(self) -> BodyEnergy | None:
         runs = self._runs()
         missing = [s.target for s in self._sensors if s.target not in runs]
         if missing:

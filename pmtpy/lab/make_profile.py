@@ -28,7 +28,7 @@ from pmtpy.errors import CalibrationError
 REPEATABILITY = 0.0025
 _LEAST_BELIEF = 0.01  # share of belief in a kernel below which its energies count for nothing
 
-Found = Mapping[str, object]
+Document = Mapping[str, object]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -53,7 +53,7 @@ def _reads(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @_reads
-def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Affine, str]:
+def calibration_line(found: Sequence[Document], percent: float | None) -> tuple[Affine, str]:
     """Return gain and offset with how well they hold for another session, and a text that says where that is from.
 
     ``percent`` is the repeatability of a single recording, one standard deviation; None: as published.
@@ -82,7 +82,9 @@ def calibration_line(found: Sequence[Found], percent: float | None) -> tuple[Aff
     return replace(line, gain=gain), f"{share:.3g} of the gain, {where}"
 
 
-def _levels(found: Sequence[Found], gains: Sequence[Number], offsets: Sequence[Number]) -> tuple[float, list[Number]]:
+def _levels(
+    found: Sequence[Document], gains: Sequence[Number], offsets: Sequence[Number]
+) -> tuple[float, list[Number]]:
     """Return a power in the middle of those that the lines were fitted over, and what is shown of it.
 
     There an error of the gain shows nothing. At zero, where the recordings do not say it: gain and offset are then
@@ -106,7 +108,7 @@ def _turning(gain: Number, level: Number, at_w: float) -> Affine:
 
 
 @_reads
-def stated_channel(name: str, found: Sequence[Found]) -> Channel:
+def stated_channel(name: str, found: Sequence[Document]) -> Channel:
     """Return the channel of that name as all recordings state it: its gain and offset as uncertain as in the worst.
 
     Of what one of them does not state, or of another channel, nothing is stated.
@@ -137,7 +139,7 @@ def _pooled(numbers: Sequence[Number]) -> Number:
     return Number(*of_another([n.value for n in numbers], [n.u for n in numbers]))
 
 
-def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]) -> Profile:
+def profile_of(found: Document, channel: Channel, came: tuple[tuple[str, str], ...]) -> Profile:
     """Make a profile of one recording of a device that is known; without a meter, of its kernel alone.
 
     Raises CalibrationError: the recording does not say of which device it is, or which watts were shown.
@@ -154,7 +156,7 @@ def profile_of(found: Found, channel: Channel, came: tuple[tuple[str, str], ...]
 
 
 @_reads
-def response_of(found: Sequence[Found]) -> Response:
+def response_of(found: Sequence[Document]) -> Response:
     """Return what the recordings say of how the sensor follows time.
 
     Of a kernel that is none of the families, the shape that comes nearest, a triangle among them, which has its gain
@@ -196,7 +198,7 @@ def response_of(found: Sequence[Found]) -> Response:
 
 
 @_reads
-def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
+def candidates(found: Sequence[Document]) -> tuple[tuple[float, Response], ...]:
     """Return the kernels that a single recording left open, with the share of belief in each, the likeliest first.
 
     None where a family was named, or of several recordings. Shapes of which no width is known are left out: those that
@@ -216,13 +218,13 @@ def candidates(found: Sequence[Found]) -> tuple[tuple[float, Response], ...]:
     return tuple(each)
 
 
-def _shaped(kernels: Sequence[Found]) -> list[Found]:
+def _shaped(kernels: Sequence[Document]) -> list[Document]:
     """Return those of which a width is known."""
     return [k for k in kernels if any(_number_of(k.get(key)) is not None for key in ("window_ms", "tau_ms"))]
 
 
 @_reads
-def shown_range(found: Sequence[Found]) -> tuple[float, float]:
+def shown_range(found: Sequence[Document]) -> tuple[float, float]:
     """Return the lowest and the highest reading of all recordings, watts.
 
     Raises CalibrationError: one of them does not say.
@@ -241,7 +243,7 @@ def _of_a_log(identity: object) -> bool:
 
 
 @_reads
-def identities(found: Sequence[Found]) -> list[Identity]:
+def identities(found: Sequence[Document]) -> list[Identity]:
     """Return the devices that the recordings are of, as far as they say.
 
     Raises CalibrationError: what one says of it cannot be, or whether it is virtual is not known.
@@ -268,7 +270,7 @@ def _number_of(entry: object, scale: float = 1.0) -> Number | None:
     return Number(value, abs(high - low) / 2.0 / Z95)
 
 
-def _estimate(found: Found, key: str) -> Number:
+def _estimate(found: Document, key: str) -> Number:
     number = _number_of(found.get(key))
     if number is None:
         declined = found.get("declined")

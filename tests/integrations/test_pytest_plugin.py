@@ -18,7 +18,7 @@ import pytest
 
 import pmtpy
 from pmtpy.integrations._pytest_baseline import compared, conclude
-from pmtpy.integrations._pytest_budget import Budget, Found, budget_of, judge
+from pmtpy.integrations._pytest_budget import BodyEnergy, Budget, budget_of, judge
 
 ROOT = Path(pmtpy.__file__).parents[1]
 PLUGIN = "pmtpy.integrations.pytest_plugin"
@@ -298,7 +298,7 @@ def test_options_that_make_no_sense_end_the_run_before_it_begins(
 class TestArithmetic:
     """Verdicts, without running anything."""
 
-    FOUND = Found(10.0, 2.0, 1.0, 0.5, 5, 1.0, ())
+    FOUND = BodyEnergy(10.0, 2.0, 1.0, 0.5, 5, 1.0, ())
 
     @pytest.mark.parametrize(
         ("budget", "verdict"), [(8.9, "over"), (9.5, "unresolved"), (10.5, "unresolved"), (11.0, "within")]
@@ -312,15 +312,15 @@ class TestArithmetic:
         assert judge(self.FOUND, Budget(20.0, 5.1, None))[0] == "unresolved"
 
     def test_a_test_that_the_sensor_missed_is_unresolved(self) -> None:
-        blind = Found(1.0, 2.0, 0.1, 0.1, 1, 0.5, ())
+        blind = BodyEnergy(1.0, 2.0, 0.1, 0.1, 1, 0.5, ())
         assert judge(blind, Budget(100.0, None, None))[0] == "unresolved"
 
     def test_what_is_not_known_is_shown_as_no_number(self) -> None:
         said: list[str] = []
         reporter: Any = types.SimpleNamespace(section=said.append, line=lambda text, **_: said.append(text))
         device = {"virtual": False}
-        blind = {**Found(math.nan, 2.0, 57.0, math.nan, 1, 0.0, ()).to_dict(), "device": device}
-        unsure = {**Found(10.0, 2.0, math.nan, math.nan, 1, 1.0, ()).to_dict(), "device": device}
+        blind = {**BodyEnergy(math.nan, 2.0, 57.0, math.nan, 1, 0.0, ()).to_dict(), "device": device}
+        unsure = {**BodyEnergy(10.0, 2.0, math.nan, math.nan, 1, 1.0, ()).to_dict(), "device": device}
         conclude(reporter, {"t": {"targets": {"a": blind, "b": unsure}}})
         assert [line.split("  ")[1] for line in said[1:]] == [
             "a: energy not known, 2 s",
