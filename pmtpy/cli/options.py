@@ -95,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
-    """Add ``--overwrite``, of a verb that writes through :func:`write_new`."""
+    """Add ``--overwrite``, of a verb that writes through :func:`pmtpy.cli.common.write_new`."""
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 

@@ -114,7 +114,7 @@ class Header:
     marks: tuple[RecordedMark, ...] = ()
     virtual_known: bool = True  # whether it is known if the far side is emulated; a recording may not say
     judge: Judge | None = None  # judges the energies of regions, for formats that state them
-    # where it is measured and which job it belongs to, as :func:`pmtpy.io.origin.told` says it
+    # where it is measured and which job it belongs to, as :func:`pmtpy.io.origin.origin_of` says it
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
