@@ -144,7 +144,7 @@ def test_virtual_sensors_are_compared_with_each_other_and_with_the_truth(pmtpy: 
     (region,) = document["regions"]
     assert region["seconds"] > 2.0
     for energy in region["energies"]:
-        # Three standard uncertainties of the sensor, as it states them: of several energies one is beyond two now and then.
+        # Three standard uncertainties: of several energies one is beyond two now and then.
         assert energy["joules"] == pytest.approx(region["true_joules"], abs=3 * energy["uncertainty_joules"]), energy
         assert abs(energy["true_error_percent"]) < 10
     assert any("virtual" in w for w in document["warnings"])
