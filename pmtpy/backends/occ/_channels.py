@@ -42,6 +42,9 @@ _TRUNCATED = frozenset({"PWRVDD", "PWRVDN"})
 # processors at tens.
 _LEAST_WATTS = {SYSTEM: 10.0, "PWRPROC": 1.0}
 
+# More than the largest machine with this controller takes, an AC922 with two supplies of 2.2 kW.
+_MOST_WATTS = 5_000.0
+
 _UNITS = {
     "A": (Quantity.CURRENT, 1.0),
     "mV": (Quantity.VOLTAGE, 1e-3),
@@ -92,6 +95,8 @@ def power_channels(entry: Entry, name: str, chip: str, refresh_s: float) -> tupl
         resolution=entry.scale,
         least_watts=_LEAST_WATTS.get(entry.name, 0.0),
         gain_u=METER_U,
+        max_watts=_MOST_WATTS,
+        kept_watts=_MOST_WATTS,
         # Truncation makes half a step too little on average, with a rectangular spread of one step.
         offset_u=entry.scale * (1 / 3) ** 0.5 if entry.name in _TRUNCATED else 0.0,
         reference=REFERENCE,

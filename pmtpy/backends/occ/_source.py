@@ -87,13 +87,12 @@ class OccSource(PolledSource):
 
     def poll(self) -> Block | None:
         """Read all blocks; a row if each of them has been refreshed since the row before."""
-        now_ns = self._clock.now_ns()
         block, failure = None, ""
         try:
-            block = self._refreshed(now_ns)
+            block = self._refreshed()
         except ReadError as error:
             failure = str(error)
-        age_ns = now_ns - self._row_ns
+        age_ns = self._clock.now_ns() - self._row_ns
         old = f"occ: the newest good reading is {age_ns / 1e9:.1f} s old: the OCC does not update its sensors any more"
         if age_ns > _LOST_NS:
             raise SourceLostError(f"{old}; {failure}" if failure else old)
@@ -107,8 +106,11 @@ class OccSource(PolledSource):
         """Close the file. May be called twice."""
         self._export.close()
 
-    def _refreshed(self, now_ns: int) -> Block | None:
+    def _refreshed(self) -> Block | None:
         parts = [wanted.reader.read() for wanted in self._wanted]
+        # Behind the reading: of a call that is held up the stamps may be later than its begin, and one such delay, too
+        # short by a tenth of a second, would be taken for the edge of all.
+        now_ns = self._clock.now_ns()
         if any(new is old for new, old in zip(parts, self._accepted, strict=False)):
             return None
         by_block = [part.records() for part in parts]

@@ -35,9 +35,14 @@ class Bench:
     """A machine, its exported file, and a source on it; time moves by :meth:`step`."""
 
     def __init__(
-        self, path: Path, load: str = "square:low=30,high=90,hz=1", sockets: int = 2, **options: object
+        self,
+        path: Path,
+        load: str = "square:low=30,high=90,hz=1",
+        sockets: int = 2,
+        clock: ManualClock | None = None,
+        **options: object,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.world: World = make_world(load, clock=self.clock)
         self.machine = Machine(self.world, sockets)
         self.path = path
@@ -750,3 +755,53 @@ def test_a_daemon_that_may_not_open_the_file_again_is_told_so(
         with as_nobody(), pytest.raises(SourceLostError, match=r"program has closed its descriptor.*permission denied"):
             bench.source.read()
         bench.source.close()
+
+
+class HeldUp(ManualClock):
+    """Whoever has asked for the time ``calls`` times is then held up: ``meanwhile`` happens before it goes on."""
+
+    calls = 0
+    meanwhile: Callable[[], None]
+
+    def now_ns(self) -> int:
+        now_ns = super().now_ns()
+        self.calls -= 1
+        if self.calls == 0:
+            self.meanwhile()
+        return now_ns
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_reading_that_was_held_up_is_no_proof_that_the_clocks_differ(tmp_path: Path, calls: int) -> None:
+    """Seen on a busy machine: one stamp that looked 50 ms too new moved all later ones, by 0.1 ms in each second."""
+
+    def placed(*, held_up: bool) -> int:
+        clock = HeldUp()
+        bench = Bench(tmp_path / f"held{held_up}", sockets=1, clock=clock)
+        for seconds in (0.005, *[0.02] * 20):
+            bench.step(seconds)
+
+        def meanwhile() -> None:
+            clock.advance(0.1)
+            bench.machine.advance(clock.now_ns())
+            bench.write()
+
+        clock.meanwhile = meanwhile
+        if held_up:
+            clock.calls = calls
+            bench.source.read()
+        else:
+            meanwhile()
+        rows = [block for block in (bench.step() for _ in range(1500)) if len(block)]
+        bench.source.close()
+        return int(rows[-1].t_ns[-1])
+
+    # 30 s at the most by which two clocks may differ (1e-4) are 3 ms
+    assert abs(placed(held_up=True) - placed(held_up=False)) < 1_000_000
+
+
+def test_what_nobody_has_seen_is_bounded_by_what_the_machine_can_take(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "file")
+    powers = [c for c in bench.source.channels if c.derivation is Derivation.RATIO]
+    assert {(c.max_watts, c.kept_watts) for c in powers} == {(5000.0, 5000.0)}
+    bench.source.close()
