@@ -37,10 +37,10 @@ def chassis_channel(
 def believed(shown: object, where: str, unit_w: float = 1.0) -> float:
     """Return a power that can be one, in watts; shown in units of ``unit_w`` watts.
 
-    Raises ReadError: it is no number, negative, or beyond what any chassis takes.
+    Raises ReadError: it is no number, or one that no chassis whose service processor answers can take.
     """
     number = real(shown)
-    if number is None or not 0 <= number * unit_w <= _MAX_CHASSIS_W:
+    if number is None or not 0 < number * unit_w <= _MAX_CHASSIS_W:
         msg = f"{where} says {shown!r} {'W' if unit_w == 1.0 else f'times {unit_w:g} W'}, which no chassis draws"
         raise ReadError(msg)
     return number * unit_w

@@ -13,6 +13,7 @@ from typing import Any
 
 from pmtpy._handlers import of_a_handler
 from pmtpy.backends._descriptor import marked, ours
+from pmtpy.core.clock import NS_PER_S, Clock
 from pmtpy.errors import ReadError
 
 _MAX_REPLY_BYTES = 1 << 22
@@ -26,10 +27,11 @@ class Https:
     """GETs of one service, over one connection that is kept. Used by one thread at a time."""
 
     def __init__(
-        self, host: str, user: str, secret: str, *, context: ssl.SSLContext, pin: str, timeout_s: float
+        self, host: str, user: str, secret: str, *, context: ssl.SSLContext, pin: str, timeout_s: float, clock: Clock
     ) -> None:
         self._host, self._pin = host, pin.replace(":", "").lower()
         self._connection = http.client.HTTPSConnection(host, timeout=timeout_s, context=context)
+        self._clock, self._timeout_ns = clock, round(timeout_s * NS_PER_S)
         self._mark = 0  # of its descriptor
         token = base64.b64encode(f"{user}:{secret}".encode()).decode()
         self._headers = {"Accept": "application/json", **({"Authorization": f"Basic {token}"} if user else {})}
@@ -40,11 +42,9 @@ class Https:
         try:
             if self._connection.sock is None:
                 self._connect()
+            due_ns = self._clock.now_ns() + self._timeout_ns
             self._connection.request("GET", path, headers=self._headers)
-            answer = self._connection.getresponse()
-            body = answer.read(_MAX_REPLY_BYTES)
-            if answer.length:  # of it has not come
-                raise http.client.IncompleteRead(body, answer.length)
+            body = self._body(answer := self._connection.getresponse(), due_ns)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             if of_a_handler(error):
@@ -61,6 +61,20 @@ class Https:
             msg = f"{self._host}{path}: the answer is not JSON"
             raise ReadError(msg) from error
         return found if isinstance(found, dict) else {}
+
+    def _body(self, answer: http.client.HTTPResponse, due_ns: int) -> bytes:
+        """Return what is answered; of one that comes byte by byte each byte is in time, and all of it never there."""
+        parts: list[bytes] = []
+        room = _MAX_REPLY_BYTES
+        while room and (part := answer.read1(room)):
+            parts.append(part)
+            room -= len(part)
+            if answer.length and self._clock.now_ns() > due_ns:
+                raise TimeoutError
+        if answer.length:  # of it has not come
+            raise http.client.IncompleteRead(b"".join(parts), answer.length)
+        answer.close()  # the connection stays
+        return b"".join(parts)
 
     def _connect(self) -> None:
         self._connection.connect()

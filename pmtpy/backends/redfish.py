@@ -166,7 +166,15 @@ def open_source(
     secret = _bmc.password(BACKEND, password_file, PASSWORD, os.environ)
     try:
         if get is None:
-            get = Https(device, user, secret, context=trust(ca_file, fingerprint), pin=fingerprint, timeout_s=timeout_s)
+            get = Https(
+                device,
+                user,
+                secret,
+                context=trust(ca_file, fingerprint),
+                pin=fingerprint,
+                timeout_s=timeout_s,
+                clock=clock,
+            )
         return Redfish(get, device, clock, chassis=chassis)
     except (BackendUnavailableError, ReadError, OSError) as error:
         getattr(get, "close", lambda: None)()

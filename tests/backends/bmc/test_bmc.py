@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -239,7 +239,7 @@ def test_a_sensor_of_something_else_is_no_power_and_not_cured_by_another_passwor
     assert "https://bmc/redfish/v1/Chassis/Self/EnvironmentMetrics" in refused.value.remedy
 
 
-@pytest.mark.parametrize("shown", [-1, 1e9, float("nan"), "400", True, [400]])
+@pytest.mark.parametrize("shown", [-1, 0, 1e9, float("nan"), "400", True, [400]])
 def test_what_is_no_power_is_a_failed_reading(shown: object, clock: ManualClock, world: World) -> None:
     far = Service(world)
     source = redfish.open_source("bmc", clock=clock, get=far.get)
@@ -256,6 +256,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hang = threading.Event()
     slow = cut = False
+    meanwhile: Callable[[], None] | None = None  # what passes before the first byte of an answer, the others hang
 
     def do_GET(self) -> None:
         if self.slow:
@@ -274,6 +275,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
+        if self.meanwhile is not None:
+            self.meanwhile()
+            self.wfile.write(data[:1])
+            self.hang.wait(60)
+            return
         self.wfile.write(data[:7] if self.cut else data)
         self.close_connection = self.cut
 
@@ -342,6 +348,21 @@ def test_a_service_that_does_not_answer_in_time_is_a_failed_reading(
     source.close()
     with pytest.raises(BackendUnavailableError, match="redfish:virtual"):
         redfish.open_source(None, clock=HOST_CLOCK)
+
+
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_no_longer_than_any_other(
+    service: str, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte came in time, and the opening waited for ever."""
+    monkeypatch.setenv("PMT_REDFISH_PASSWORD", "hunter2")
+    pin = hashlib.sha256(ssl.PEM_cert_to_DER_cert(CERTIFICATE)).hexdigest()
+    source = redfish.open_source(service, clock=clock, user="meter", fingerprint=pin, timeout_s=60)
+    monkeypatch.setattr(_Handler, "meanwhile", staticmethod(lambda: clock.advance(61.0)))
+    with pytest.raises(ReadError, match="no answer in time"):
+        source.poll()  # type: ignore[attr-defined]
+    monkeypatch.setattr(_Handler, "meanwhile", None)
+    assert source.read().raw[0].tolist() == [412]  # over a new connection
+    source.close()
 
 
 def test_an_answer_that_is_cut_off_is_a_failed_reading_and_a_service_that_is_gone_says_so(
