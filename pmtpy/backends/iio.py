@@ -14,7 +14,7 @@ import numpy as np
 
 from pmtpy.backends._device_clock import Steps
 from pmtpy.backends._iio_buffer import Buffer, number_of
-from pmtpy.backends._ina import in_turn, shunt_changed
+from pmtpy.backends._ina import Limits, in_turn, limits, shunt_changed
 from pmtpy.backends._sysfs import entries, optional_text, sysfs_root
 from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Identity, Quantity
 from pmtpy.core.clock import Clock
@@ -44,12 +44,14 @@ class _IioSource(Source):
         window_s = 1.0 / rate if rate and rate > 0 else None
         notes: tuple[str, ...] = (f"shunt of {self._shunt_ohm:g} ohm; see that this is the one on the board",)
         common: dict[str, object] = {"refresh_s": window_s, "reference": _REFERENCE}
+        most = self._limits()
         self.channels = (
             Channel("rail.voltage", Quantity.VOLTAGE, _scale(folder, VOLTAGE), **common),  # type: ignore[arg-type]
             Channel("rail.current", Quantity.CURRENT, _scale(folder, CURRENT), **common),  # type: ignore[arg-type]
             Channel(
                 "rail", Quantity.POWER, derivation=Derivation.PRODUCT, operands=("rail.voltage", "rail.current"),
                 method=EnergyMethod.MEAN, domain=f"external/iio/{folder.name}", window_s=window_s, gain_u=_GAIN_U,
+                max_watts=most.most if most else None, kept_watts=most.kept if most else None,
                 resolution=12.0 * _scale(folder, CURRENT), **common,  # type: ignore[arg-type]
             ),
         )  # fmt: skip
@@ -59,6 +61,16 @@ class _IioSource(Source):
         self.identity = Identity(BACKEND, name, folder.name, notes=notes, serial_is_place=True)
         # Older drivers call the register of the current unsigned, which it is not.
         self._buffer = Buffer(BACKEND, folder, node, (VOLTAGE, CURRENT), signed=(CURRENT,))
+
+    def _limits(self) -> Limits | None:
+        """Return what the rail can have used, by the end of the converter and the voltage before the buffer starts."""
+        amperes = float(self._ends[1] + 1.0) * abs(_scale(self._folder, CURRENT))
+        volts = number_of(self._folder, f"{VOLTAGE}_raw")
+        return limits(
+            optional_text(self._folder / "name") or "",
+            None if volts is None else volts * _scale(self._folder, VOLTAGE),
+            amperes=amperes,
+        )
 
     def read(self) -> Block:
         """Take the conversions that have come; those that the kernel could not keep are counted."""

@@ -50,11 +50,13 @@ class Causes:
         self.noise_w = channel.noise or seen.noise_watts
         self.step = channel.smallest_step
         span = span_s(channel)
+        self.covers = seen_share(channel, self.sample_s)
         between = self.sample_s if self.power else self.refresh_s
         # A window that is not known may be a whole period.
         self.open_window_s = between if self.power and span is None else 0.0
+        if self.covers < 1.0:  # read at random instants: by chance further apart than usual
+            between = max(between, seen.start.gap_s, seen.end.gap_s)
         self.needed_s = between + (span or self.open_window_s)  # shortest interval that is sure to contain a reading
-        self.covers = seen_share(channel, self.sample_s)
         known_s = seen.seconds - seen.uncovered_s
         self.mean_w = abs(seen.joules) / known_s if known_s > 0 else seen.peak_watts
 
@@ -135,7 +137,8 @@ class Causes:
         curved = _BEND_VARIANCE * (seen.curvature_watts * min(window, _MAX_CURVED_LENGTHS * seen.seconds)) ** 2
         own_s = 0.0 if self.wide() else self.window_s  # of a wide one its bends tell
         squares = 2.0 * (curved + self._hidden(own_s))  # what lies between the windows is in "sampling"
-        smeared = 0.0
+        # What lines lose of a region that is the work: of windows without gaps, the steps beside them are that.
+        smeared = (1.0 - self.covers) * abs(seen.start.lost_joules + seen.end.lost_joules) / _BOUND
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - STANDS_OUT * self.noise_w)
             squares += self.covers * (swing * sample / _IN_A_GAP) ** 2
@@ -202,14 +205,19 @@ class Causes:
         return max(near, min(walked, most), between)
 
     def sampling(self) -> float:
-        """What is not seen between the windows: steps that are misplaced there, and changes faster than the samples."""
+        """What the times of the readings do not tell: what lay between the windows, and since when each value stood.
+
+        A register that is read again and again shows each value from up to ``renewed_s`` after its renewal on, each by
+        another part of that: so each step between two values is misplaced.
+        """
+        slipped = self._beyond_noise() * self._readings() * self.seen.renewed_s**2 / 12.0
         if self.covers == 1.0:
-            return 0.0
+            return math.sqrt(slipped)
         fast = max(0.0, self.seen.alternating_watts**2 - self.channel.noise**2) * 5.0 / 6.0
         each = self._beyond_noise() / 12.0 + fast
         seen = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
         never = (1.0 - self.covers) * _NEVER_SEEN * self.mean_w * self.seen.seconds / (self.seen.looked + 2.5)
-        return math.hypot(math.sqrt(seen), never)
+        return math.sqrt(slipped + seen + never * never)
 
     def unresolved(self) -> float:
         """Less than one reading: the power inside can be anything from nothing to the most it can be."""
@@ -218,10 +226,10 @@ class Causes:
         if read_at_both or seen.uncovered_s >= seen.seconds:
             return 0.0
         spanned = seen.between.spanned_joules
-        most = min(self._most_w() * seen.seconds, spanned)
-        open_j = most / 2.0 / _BOUND if self.channel.kept_watts is None else self._up_to(most)
-        short = min(open_j, self._up_to(self._shown_joules()))
-        short *= self._share_untold(seen.seconds, self.needed_s)
+        short = min(self._up_to(min(self._most_w() * seen.seconds, spanned)), self._up_to(self._shown_joules()))
+        # Of a sensor that looks away between its readings: none fell into the interval, however long that is.
+        unseen = self.power and self.covers < 1.0 and not seen.told
+        short *= 1.0 if unseen else self._share_untold(seen.seconds, self.needed_s)
         # A counter has told no more than its moves have.
         most = min(2.0 * max(self.mean_w, seen.range_watts[1]) * seen.seconds, spanned)
         untold = self._share_untold(seen.between.told_s, max(self.needed_s, seen.between.longest_s))

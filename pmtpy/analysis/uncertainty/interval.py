@@ -20,6 +20,8 @@ class Edge(NamedTuple):
     peak_to_peak_watts: float = 0.0
     # time between the rows on either side of the edge; 0 when the register was read at the edge itself
     gap_s: float = 0.0
+    # of a power that lines join: by how much the energy inside would be higher if the load changed at the edge itself
+    lost_joules: float = 0.0
     old_s: float = 0.0  # how old what the register showed there may be: a counter between two of its moves
     by_lines: bool = False  # a counter whose energy there is on a line from move to move, as old as that at their rows
     behind_s: float = 0.0  # how long after its last move, whose power was taken to go on
@@ -70,6 +72,8 @@ class IntervalStatistics(NamedTuple):
     peak_watts: float = 0.0  # largest power seen in or next to the interval
     range_watts: tuple[float, float] = (0.0, 0.0)  # lowest and highest power seen in and around it
     uncovered_s: float = 0.0  # seconds for which no energy is known; they are not in ``joules``
+    told: int = 1  # rows that show what was inside: of a power they are later than that by its lag
+    renewed_s: float = 0.0  # how long before its row a power may have been renewed; 0: rows bear the instant
     bridged_s: float = 0.0  # seconds of holes between rows, over which the rows beside them were joined all the same
     lost: int = 0  # rows lost inside the interval
     # by how much the energy changes when all rows are shifted by what their times may be off, and by what may be

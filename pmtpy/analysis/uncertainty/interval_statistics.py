@@ -186,6 +186,7 @@ class _Together:
         self.held = self.like.energy_method is not EnergyMethod.TRAPEZOID
         self.lag = lag_s(self.like, row_age_s(self.refresh, apart, aged_s) if self.power else 0.0)
         self.window = self.like.window_s or 0.0
+        self.blur = (self.window + self.refresh) / 2.0  # how much more than its lag a row may be behind what it shows
         # Of a single pole without a window: what it shows is what it is, but for its own rate times the time constant.
         response = self.like.response
         self.low_pass_s = response.tau_s if self.power and not self.held and not response.window_s else 0.0
@@ -199,6 +200,7 @@ class _Together:
         if not len(self.t):
             return [self._blank(interval, i) for i in columns]
         lag = max(self.lag, 0.0) if self.power else 0.0
+        begun, ended = self.all_t.searchsorted([lag + self.blur, length + lag], "right").tolist()
         beyond = length - float(self.all_t[-1])
         ahead = min(max(0.0, beyond), interval.carry_s)
         unseen = min(max(0.0, beyond + lag), interval.carry_s + lag)
@@ -208,7 +210,7 @@ class _Together:
         aged = min(interval.aged_s, self.oldest or interval.aged_s)
         if aged and self.sample_s > SEVERAL_RENEWALS * self.refresh:
             aged = self.refresh or aged  # whatever the polls were to be: each finds it renewed
-        starts, ends = self._edge(0.0, aged), self._edge(length, aged)
+        starts, ends = self._edge(0.0, aged, begins=True), self._edge(length, aged, begins=False)
         nothing = [0.0] * len(self.p)
         by_lines, goes_on = starts[0].by_lines or ends[0].by_lines, ends[0].by_lines
         between = self._between(length, aged, goes_on=goes_on) if by_lines else None
@@ -249,6 +251,8 @@ class _Together:
                 peak_watts=peaks[i],
                 range_watts=(lowest[i], highest[i]),
                 uncovered_s=interval.uncovered_s[column],
+                told=ended - begun,
+                renewed_s=aged if self.power else 0.0,
                 bridged_s=max(0.0, holes_s - interval.uncovered_s[column]),
                 lost=interval.lost,
                 clock_joules=clock[i],
@@ -366,7 +370,7 @@ class _Together:
         first = max(0, int(self.t.searchsorted(low, "right")) - 1)
         return self.p[:, first : max(first, int(self.t.searchsorted(high))) + 1]
 
-    def _edge(self, at: float, aged: float) -> list[Edge]:
+    def _edge(self, at: float, aged: float, *, begins: bool) -> list[Edge]:
         """Describe the rows around an instant, which show what was so up to ``aged`` before."""
         t, p = self.t, self.p
         blur = max(self.sample_s, self.window / 2.0)  # a step at the edge is spread over a window about it
@@ -385,7 +389,10 @@ class _Together:
             shown = p[:, min(after, len(t) - 1)]
             if inner:
                 shown = shown + (p[:, after - 1] - shown) * ((t[after] - at) / self.gaps[after - 1])
-            return [Edge(w, s, gap) for w, s in zip(shown.tolist(), swing, strict=True)]
+            # whether the rows are as old as they are on average, or as they can be
+            ages = [self._lost_by_lines(at + self.lag + older, begins=begins) for older in (0.0, self.blur)]
+            lost = [max(pair, key=abs) for pair in zip(*ages, strict=True)]
+            return [Edge(w, s, gap, lost[i]) for i, (w, s) in enumerate(zip(shown.tolist(), swing, strict=True))]
         # Beyond the newest row the power of the last move was taken to go on: that is "ahead", and no age.
         clean = not on_row and self.moves.clean(beside, gap if inner else 0.0)
         prompt = not on_row and (clean or self.moves.prompt(at, after))
@@ -399,7 +406,18 @@ class _Together:
         if not prompt and inner and float(t[after]) > at:
             shown = np.maximum(shown, p[:, after - 1])
         behind_s = max(0.0, at - float(t[-1])) if by_lines else 0.0
-        return [Edge(w, s, gap, old, by_lines, behind_s) for w, s in zip(shown.tolist(), swing, strict=True)]
+        return [Edge(w, s, gap, 0.0, old, by_lines, behind_s) for w, s in zip(shown.tolist(), swing, strict=True)]
+
+    def _lost_by_lines(self, at: float, *, begins: bool) -> list[float]:
+        """Energy behind the instant of a step, or before it, that a straight line from row to row shows beyond it."""
+        t, p = self.t, self.p
+        after = int(t.searchsorted(at))
+        if self.held or not 0 < after < len(t):
+            return [0.0] * len(p)
+        inside = float(t[after]) - at if begins else at - float(t[after - 1])
+        step = p[:, after] - p[:, after - 1] if begins else p[:, after - 1] - p[:, after]
+        lost: list[float] = (step * (inside * inside / (2.0 * float(self.gaps[after - 1])))).tolist()
+        return lost
 
     def _between(self, length: float, aged: float, *, goes_on: bool) -> list[Between] | None:
         """Say what the times between moves leave open; ``goes_on``: to the end, with the power of the last move."""

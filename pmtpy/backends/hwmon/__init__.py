@@ -25,7 +25,7 @@ from pmtpy.backends._sysfs import content_of, number, optional_number, optional_
 from pmtpy.backends.hwmon import _channels as meaning
 from pmtpy.backends.hwmon._device import QUANTITIES, UNITS, Attribute, Chip, scan
 from pmtpy.backends.hwmon._source import ASLEEP, REMEDY, UNPLUG, HwmonSource
-from pmtpy.core.channel import Channel, Derivation, EnergyMethod, Quantity, outermost, unique_name
+from pmtpy.core.channel import Channel, Derivation, Quantity, outermost, unique_name
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery
 from pmtpy.errors import BackendUnavailableError, TargetError
@@ -261,25 +261,36 @@ def _channel(chip: Chip, attribute: Attribute, domain: str, taken: set[str], sev
     name = unique_name(taken, stem, "average" if attribute.average else kind, f"{kind}{attribute.number}")
     taken.add(name)
     refresh, window = meaning.refresh_s(chip, attribute), meaning.window_s(chip, attribute)
-    most = meaning.most_watts(domain, attribute.limit_w) if kind in {"power", "energy"} else None
+    most, kept = _limits(chip, attribute, domain) if kind in {"power", "energy"} else (None, None)
     return Channel(
         name,
         QUANTITIES[kind],
         scale=UNITS[kind],
-        # A mean over a known interval is the mean power since the row before, if read once in each interval.
-        method=EnergyMethod.MEAN if attribute.window_s and kind == "power" else None,
         domain=domain if kind in {"power", "energy"} else "",
         label=attribute.label,
         refresh_s=refresh,
         window_s=window,
-        lag_s=window / 2 if window else None,
+        lag_s=meaning.lag_s(chip, attribute),
         resolution=meaning.step(chip) if kind == "power" else None,
         gain_u=meaning.gain_u(chip, attribute),
         wrap=meaning.wrap(chip, attribute),
         max_watts=most,
-        kept_watts=None if most is None else meaning.kept_watts(domain, most),
+        kept_watts=kept,
         least_watts=meaning.least_watts(domain, kind),
         reference=_REFERENCE,
+    )
+
+
+def _limits(chip: Chip, attribute: Attribute, domain: str) -> tuple[float, float]:
+    """Return what a part can draw at most, and keeps to on average; the voltage of a rail is read for it."""
+    millivolts = optional_number(attribute.path.with_name(f"in{attribute.number}_input")) if chip.shunts else None
+    of_several = f"shunt{attribute.number}_resistor"
+    return meaning.limits(
+        chip,
+        domain,
+        limit_w=attribute.limit_w,
+        volts=None if millivolts is None else millivolts * 1e-3,
+        shunt=of_several if of_several in dict(chip.shunts) else "shunt_resistor",
     )
 
 
@@ -295,6 +306,7 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
             name = unique_name(taken, stem, "watts")
             taken.add(name)
             base = f"external/hwmon/{chip.name}/{chip.address or chip.index}"
+            most, kept = _limits(chip, amperes, base)
             found.append(
                 Channel(
                     name,
@@ -303,9 +315,10 @@ def _products(readings: Sequence[_Reading], chips: Sequence[Chip]) -> list[Chann
                     operands=(by_path[volts.path].name, by_path[amperes.path].name),
                     domain=base if len(matched) == 1 else "",
                     label=volts.label or amperes.label,
-                    refresh_s=chip.update_s,
+                    refresh_s=meaning.refresh_s(chip, amperes),
                     gain_u=meaning.gain_u(chip, amperes),
-                    max_watts=meaning.most_watts(base),
+                    max_watts=most,
+                    kept_watts=kept,
                     reference=_REFERENCE,
                 )
             )

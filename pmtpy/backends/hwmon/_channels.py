@@ -15,9 +15,13 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from pmtpy.backends import _card_limit
+from pmtpy.backends import _card_limit, _ina
 from pmtpy.backends._assumed_gain import GPU_U, METER_U
 from pmtpy.backends.hwmon._device import Attribute, Chip, is_xrt
+
+_MOST_WATTS = 20_000.0  # more than a node takes
+
+INTERVAL_S = 0.05  # from one reading to the next, where no chip is renewed more often
 
 _HOST_PART = "host"  # the whole machine, with everything in it
 
@@ -29,6 +33,9 @@ _SHUNT_STEPS = {"ina226": 62.5e-6, "ina230": 62.5e-6, "ina231": 62.5e-6, "ina219
 
 # Measured on an AC922: new values every 40.08 ms (docs/backends/occ.md).
 _REFRESH_S = {"ibmpowernv": 0.0401}
+# Who states nothing may show what a microcontroller or a bus has kept for as long (no driver says; measured: none).
+_UNSTATED_REFRESH_S = 0.5
+_MOMENTARY = frozenset({"ina219", "ina220"})  # a conversion takes a millisecond, and each reading asks for the last one
 _BATTERY_REFRESH_S = 1.0  # for so long the kernel keeps a reading: drivers/acpi/battery.c, cache_time
 
 _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
@@ -47,8 +54,25 @@ def step(chip: Chip) -> float | None:
 
 
 def refresh_s(chip: Chip, attribute: Attribute) -> float | None:
-    """Return how often a reading changes, where it is known."""
-    return attribute.window_s or chip.update_s or (_BATTERY_REFRESH_S if chip.battery else _REFRESH_S.get(chip.name))
+    """Return how often a reading changes, as far as it is known; of a momentary one of which nothing is, how seldom.
+
+    Of a mean over an interval the driver hands out what it has for as long (``acpi_power_meter``: the time of
+    sampling), so it is renewed with the first reading after that.
+    """
+    if attribute.window_s:
+        return attribute.window_s + INTERVAL_S
+    known = chip.update_s or (_BATTERY_REFRESH_S if chip.battery else _REFRESH_S.get(chip.name))
+    unstated = attribute.kind != "energy" and chip.name not in _MOMENTARY
+    return known or (_UNSTATED_REFRESH_S if unstated else None)
+
+
+def lag_s(chip: Chip, attribute: Attribute) -> float | None:
+    """Return the mean age of what a reading shows when its driver has it, where it is known."""
+    window = window_s(chip, attribute)
+    if window is None:
+        return None
+    kept_s = attribute.window_s or 0.0  # by the driver, half of it on average, and as much until the driver asks
+    return (window + kept_s) / 2.0
 
 
 def window_s(chip: Chip, attribute: Attribute) -> float | None:
@@ -71,19 +95,28 @@ def gain_u(chip: Chip, attribute: Attribute) -> float:
     return math.hypot(stated, 0.002) if chip.name == "ibmpowernv" and attribute.kind == "energy" else stated
 
 
-def most_watts(domain: str, limit_w: float | None = None) -> float:
-    """Return what no such part uses; tells a misread, restarted or leaping energy from a real one.
+def limits(chip: Chip, domain: str, *, limit_w: float | None, volts: float | None, shunt: str) -> tuple[float, float]:
+    """Return what no such part uses, and what it keeps to on average.
 
-    A card: three times the largest limit that its driver names, as of other GPUs; else a node.
+    The first tells a misread, restarted or leaping energy from a real one. A rail behind a shunt: what the chip can
+    show; a card: three times the largest limit that its driver names, as of other GPUs; else a node.
+
+    Parameters
+    ----------
+    limit_w : float or None
+        The largest limit that the driver names.
+    volts : float or None
+        Of the rail, now.
+    shunt : str
+        Which of the chip's shunts it is.
     """
+    rail = _ina.limits(chip.name, volts, shunt_ohm=dict(chip.shunts).get(shunt, 0.0))
+    if rail is not None:
+        return rail
     if not domain.startswith("gpu/"):
-        return 20_000.0
-    return _card_limit.most_watts(limit_w, 5_000.0)
-
-
-def kept_watts(domain: str, most: float) -> float | None:
-    """Return what a card keeps to on average; None of other parts."""
-    return _card_limit.kept_watts(most) if domain.startswith("gpu/") else None
+        return _MOST_WATTS, _MOST_WATTS
+    most = _card_limit.most_watts(limit_w, 5_000.0)
+    return most, _card_limit.kept_watts(most)
 
 
 def least_watts(domain: str, kind: str) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pmtpy._handlers import of_a_handler
 from pmtpy.backends._ina import shunt_changed
 from pmtpy.backends._sysfs import Registers, why
+from pmtpy.backends.hwmon._channels import INTERVAL_S
 from pmtpy.backends.hwmon._device import Chip, shunts_of
 from pmtpy.backends.machine import IN_A_CONTAINER
 from pmtpy.core.channel import Channel, Identity
@@ -20,7 +21,6 @@ from pmtpy.errors import BackendUnavailableError, ReadError
 
 # Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
 ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
-_INTERVAL_S = 0.05
 _LEAST_INTERVAL_S = 0.002
 REMEDY = (
     "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
@@ -47,7 +47,7 @@ class HwmonSource(PolledSource):
         refresh = [c.refresh_s for c in self.channels if c.refresh_s]
         turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
         self.traits = Traits(
-            interval_s=max(_LEAST_INTERVAL_S, min([_INTERVAL_S, *refresh])),
+            interval_s=max(_LEAST_INTERVAL_S, min([INTERVAL_S, *refresh])),
             deadline_s=0.8 * min(turns) if turns else None,
             blocking=any(chip.on_a_bus for chip in chips),
         )

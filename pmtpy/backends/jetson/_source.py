@@ -10,7 +10,7 @@ from typing import Any
 
 from pmtpy._handlers import of_a_handler
 from pmtpy.backends._assumed_gain import METER_U
-from pmtpy.backends._ina import shunt_changed
+from pmtpy.backends._ina import limits, shunt_changed
 from pmtpy.backends._sysfs import TRIES, Registers, number, why
 from pmtpy.backends.jetson._channels import KIT, MODULE, Board, Plan
 from pmtpy.backends.jetson._device import Rail, rails
@@ -204,6 +204,8 @@ def _channels(live: list[Live], chosen: Plan) -> tuple[Channel, ...]:
         name = _name(rail, taken)
         taken.add(name)
         step_a = _step_a(rail, chosen.board)
+        chip = "ina3221" if rail.of_module else "ina238"
+        most = limits(chip, item.volts, amperes=_most_milliamperes(rail, chosen.board) / 1000)
         volts = Channel(
             f"{name}.voltage", Quantity.VOLTAGE, scale=1e-3, label=rail.label, resolution=rail.bus_step_v,
             reference=_REFERENCE, **in_time,
@@ -222,6 +224,7 @@ def _channels(live: list[Live], chosen: Plan) -> tuple[Channel, ...]:
             resolution=step_a * abs(item.volts) if step_a is not None else None,
             gain_u=METER_U,
             max_watts=_MAX_WATTS,
+            kept_watts=min(most.kept, _MAX_WATTS) if most else None,
             least_watts=_LEAST_WATTS if chosen.domains.get(rail.label, "") in {MODULE, KIT} else 0.0,
             reference=_REFERENCE,
             **in_time,

@@ -385,8 +385,45 @@ def test_where_nothing_is_covered_the_uncertainty_is_the_limit_or_not_known() ->
 def test_a_counter_that_did_not_move_at_the_edges_of_a_short_region_is_unresolved() -> None:
     slow = replace(COUNTER.timed(refresh_s=0.1), max_watts=700.0)
     bridged = QUIET._replace(seconds=0.06, joules=1.8, rows=1, start=Edge(30.0, 0.0, 0.1), end=Edge(30.0, 0.0, 0.05))
-    assert part(slow, bridged, "unresolved") == pytest.approx(0.4 * 700 * 0.06 / math.sqrt(12))
+    # anything from nothing to 42 J, as far as that is off 1.8 J
+    assert part(slow, bridged, "unresolved") == pytest.approx(0.4 * math.hypot(42 / math.sqrt(12), 42 / 2 - 1.8))
     assert part(slow, bridged._replace(start=Edge(30.0), end=Edge(30.0)), "unresolved") == 0.0
+
+
+def test_each_step_of_a_register_that_is_polled_is_misplaced_by_another_part_of_a_poll() -> None:
+    """Steps of 10 W in each of ten samples, each seen up to 0.05 s after it happened."""
+    seen = QUIET._replace(seconds=1.0, joules=30.0, rows=20, sample_s=0.1, rms_step_watts=10.0)
+    polled = POWER.timed(refresh_s=0.1, window_s=0.1)
+    assert part(polled, seen, "sampling") == 0.0  # its rows bear the instant of renewal
+    assert part(polled, seen._replace(renewed_s=0.05), "sampling") == pytest.approx(
+        10.0 * math.sqrt(10) * 0.05 / math.sqrt(12)
+    )
+
+
+def test_of_a_sensor_that_looks_away_an_interval_without_a_reading_has_told_nothing() -> None:
+    """However long it is beside the usual time between readings: these came at random, further apart."""
+    away = replace(POWER.timed(refresh_s=0.05, window_s=0.005), kept_watts=100.0)
+    rest = QUIET._replace(seconds=0.06, joules=0.6, rows=0, sample_s=0.05)
+    anything = math.hypot(6.0 / math.sqrt(12), 6.0 / 2 - 0.6)  # up to 100 W
+    assert part(away, rest, "unresolved") == 0.0
+    assert part(away, rest._replace(told=0), "unresolved") == pytest.approx(anything, rel=1e-4)
+    apart = rest._replace(start=Edge(10.0, gap_s=0.095), end=Edge(10.0, gap_s=0.02))
+    assert part(away, apart, "unresolved") == pytest.approx((1 - 0.06 / 0.1) * anything, rel=1e-4)
+
+
+def test_lines_lose_energy_of_a_load_that_changes_at_both_ends_in_the_same_sense() -> None:
+    """Readings of 10, then 110, then 10 W, with an end in each gap of 0.1 s, and 5 ms late."""
+    away = POWER.timed(refresh_s=0.1, window_s=0.01)
+    t_ns = np.array([-150, -50, 50, 150, 250, 350]) * 10**6
+    watts = np.array([10.0, 10.0, 110.0, 110.0, 10.0, 10.0])
+    seen = summarise_one(away, t_ns, watts, start_ns=0, end_ns=2 * 10**8, joules=19.5)
+    lost = 100.0 * 0.045**2 / 0.2, 100.0 * 0.055**2 / 0.2  # of a step where the end is, a line shows so much beyond it
+    assert (seen.start.lost_joules, seen.end.lost_joules) == pytest.approx(lost)
+    quiet = QUIET._replace(sample_s=0.1)
+    without, with_them = (
+        part(away, each, "edges") for each in (quiet, quiet._replace(start=seen.start._replace(peak_to_peak_watts=0.0)))
+    )
+    assert math.sqrt(with_them**2 - without**2) == pytest.approx(0.9 * lost[0] / math.sqrt(3), rel=0.05)
 
 
 def test_a_row_without_a_power_is_no_evidence() -> None:

@@ -173,11 +173,40 @@ def test_readings_that_bear_one_label_are_parts_of_their_own(clock: ManualClock)
     tree.close()
 
 
-def test_the_average_of_a_meter_is_integrated_as_steps(make: Callable[[str], Board], clock: ManualClock) -> None:
+def test_the_average_of_a_meter_may_have_been_kept_by_its_driver_for_as_long_again(
+    make: Callable[[str], Board], clock: ManualClock
+) -> None:
+    """Read once in each interval it is no mean since the row before: some are shown twice, and others never."""
     source = open_board(make("grace"), clock, "power_meter")
-    assert {c.window_s for c in source.channels} == {0.05}
-    assert {c.energy_method for c in source.channels} == {EnergyMethod.MEAN}
+    assert {(c.window_s, c.refresh_s, c.lag_s) for c in source.channels} == {(0.05, 0.1, 0.05)}
+    assert {c.energy_method for c in source.channels} == {EnergyMethod.TRAPEZOID}
     assert source.traits.interval_s == 0.05
+    source.close()
+
+
+def test_a_reading_of_which_no_driver_says_how_often_it_is_renewed_is_not_taken_for_a_new_one_at_each_poll(
+    make: Callable[[str], Board], clock: ManualClock
+) -> None:
+    """A microcontroller's mean of 0.1 s is late by as much: 0.3 s of 500 W were 110 +- 13 J."""
+    source = open_board(make("supply"), clock)
+    assert {c.refresh_s for c in source.channels} == {0.5}
+    assert source.traits.interval_s == 0.05
+    source.close()
+
+
+def test_what_nobody_has_seen_is_bounded_by_the_end_of_a_chip_and_the_voltage_of_its_rail(
+    make: Callable[[str], Board], clock: ManualClock
+) -> None:
+    """81.92 mV over 2 milliohm are 41 A, at no more than 36 V; 10 ms of 50 W were uncertain by 50 J."""
+    board = make("ina226")
+    source = open_board(board, clock)
+    (channel,) = source.channels
+    assert channel.max_watts == pytest.approx(40.96 * 36.0)
+    assert channel.kept_watts == pytest.approx(40.96 * 12.0 * 1.25)
+    source.close()
+    board.tree.write(f"{board.place(0)}/in1_input", "")  # the voltage is not known
+    source = open_board(board, clock)
+    assert source.channels[0].kept_watts == pytest.approx(40.96 * 36.0)
     source.close()
 
 

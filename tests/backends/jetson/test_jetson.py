@@ -177,6 +177,18 @@ def test_a_kit_without_a_monitor_on_its_input_says_so(orin: Bench) -> None:
         orin.open(total="wall")
 
 
+def test_the_rail_of_the_total_is_read_in_the_middle_of_a_sweep() -> None:
+    """A row bears that instant, and of six files each of which waits for a conversion the first was 17 ms before it."""
+    powers = [c for c in Bench("orin-nx").open().channels if c.derivation is Derivation.PRODUCT]
+    assert [c.name for c in powers] == ["vdd_cpu_gpu_cv", "vdd_in", "vdd_soc"]
+
+
+def test_what_nobody_has_seen_is_bounded_by_the_end_of_the_monitor() -> None:
+    """32.76 A at 5 V and a quarter, where 1 kW stood."""
+    powers = [c for c in Bench("orin-nx").open().channels if c.derivation is Derivation.PRODUCT]
+    assert {round(c.kept_watts or 0.0) for c in powers} == {205}
+
+
 def test_negative_currents_stay_negative(orin: Bench) -> None:
     source = orin.open()
     orin.put("devices/**/1-0040/hwmon/*/curr1_input", "-20\n")
@@ -327,7 +339,8 @@ def test_no_content_yields_a_silently_wrong_number(content: bytes) -> None:
     bench.path("devices/**/1-0040/hwmon/hwmon1/curr1_input").write_bytes(content)
     block = source.read()
     bench.close()
-    shown = float(block.raw[0, 1]) if len(block) else math.nan
+    column = [c.name for c in source.channels if c.derivation is Derivation.DIRECT].index("vdd_in.current")
+    shown = float(block.raw[0, column]) if len(block) else math.nan
     assert math.isnan(shown) or shown == int(content.strip(b" \t\r\n\0"))
     assert not abs(shown) >= 32_760  # 4095 steps of 40 uV over 5 mOhm
 
