@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pmtpy.core.channel import Quantity
 from pmtpy.core.clock import LAST_UNIX_S
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
@@ -22,6 +23,8 @@ Where = npt.NDArray[np.bool_]
 
 _GREATEST = 1e12
 """No volts, amperes, watts or joules of one recording are more than this."""
+_COUNT, _GREATEST_COUNT = f"_{Quantity.COUNT.value}", 2.0**53
+"""A register that counts may have done so for years: what float64 holds exactly."""
 _LATE_INTERVALS = 10.0  # times the usual interval: a row this late has others missing before it
 _MIN_STEPS = 10  # rows; with fewer, none of their intervals is the usual one
 _ROUNDED = 2e-5  # relative; six significant digits are off by not more than 5e-6, of the total and of its parts
@@ -237,9 +240,10 @@ def own_rows(recording: Recording, columns: dict[str, npt.NDArray[Any]], at: Int
         left = in_order(recording, elapsed, at)
     for name, values in columns.items():
         if values.dtype.kind == "f":
-            if _within(values, -_GREATEST, _GREATEST):
+            greatest = _GREATEST_COUNT if name.endswith(_COUNT) else _GREATEST
+            if _within(values, -greatest, greatest):
                 continue
-            wrong = ~(np.abs(values) <= _GREATEST) & ~np.isnan(values)  # an empty field is NaN
+            wrong = ~(np.abs(values) <= greatest) & ~np.isnan(values)  # an empty field is NaN
         elif values.dtype.kind == "i":
             wrong = values < 0
         else:

@@ -243,6 +243,22 @@ def test_a_number_of_lost_rows_in_hexadecimal_is_none(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_register_that_has_counted_for_years_is_read(tmp_path: Path) -> None:
+    """The sum of a POWER9's samples is 1.4e13 after half a year; as joules that would be no number."""
+    path = tmp_path / "occ.csv"
+    rows = [
+        f"{1_700_000_000 + 0.04 * i:.6f},{0.04 * i:.6f},,0,500,{20 * i},500,{20 * i},{14e12 + 40_000 * i}"
+        for i in (0, 1, 2)
+    ]
+    path.write_text(
+        "\n".join(["time,elapsed,marker,lost,total_W,total_J,system_W,system_J,system.sum_count", *rows, ""])
+    )
+    assert load(path)["system.sum_count"].tolist() == [14e12, 14e12 + 40_000, 14e12 + 80_000]
+    path.write_text(path.read_text().replace("system.sum_count", "system.sum_J"))
+    with pytest.raises(FileFormatError, match="cannot be"):
+        load(path)
+
+
 def test_without_its_sidecar_nothing_is_claimed(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.csv")
     (tmp_path / "a.csv.json").unlink()
