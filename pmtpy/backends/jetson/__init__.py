@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from pmtpy.backends import _ina
 from pmtpy.backends._sysfs import optional_text
 from pmtpy.backends._sysfs import sysfs_root as root_of
-from pmtpy.backends.jetson._channels import INPUTS, Plan, plan
+from pmtpy.backends.jetson._channels import INPUTS, plan
 from pmtpy.backends.jetson._device import Rail, in_turn, rails
-from pmtpy.backends.jetson._source import REMEDY, JetsonSource, Live, probe
-from pmtpy.core.channel import Identity, outermost
+from pmtpy.backends.jetson._source import REMEDY, JetsonSource, probe
+from pmtpy.core.channel import Identity
 from pmtpy.core.clock import Clock
 from pmtpy.core.source import Discovery, Source
 from pmtpy.errors import BackendUnavailableError, TargetError
@@ -99,15 +99,7 @@ def open_source(
     alone = dict.fromkeys(n for r in readable for n in _ina.in_turn(r.rail.chip.partition(" ")[0]))
     notes = [chosen.rule, *in_turn([r.rail for r in readable]), *alone, *notes]
     identity = Identity("jetson", model or (chosen.board.name if chosen.board else ""), notes=tuple(notes))
-    return JetsonSource(root, _total_between(readable, chosen), chosen, identity, clock)
-
-
-def _total_between(live: list[Live], chosen: Plan) -> list[Live]:
-    """Put the rails of the total between the others: a row bears the middle of a sweep, which can take 40 ms."""
-    total = outermost([chosen.domains.get(item.rail.label, "") for item in live])
-    others = [item for i, item in enumerate(live) if i not in total]
-    half = len(others) // 2
-    return [*others[:half], *[live[i] for i in total], *others[half:]]
+    return JetsonSource(root, readable, chosen, identity, clock)
 
 
 def _named(found: list[Rail]) -> list[Rail]:

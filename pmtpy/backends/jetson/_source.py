@@ -119,6 +119,13 @@ def _parsed(path: Path, text: str, count: int) -> list[float] | ReadError:
     return ReadError(msg)
 
 
+def _with_the_total_between(number: int, total: Collection[int]) -> list[int]:
+    """Return the order of reading: a row bears the middle of a sweep, which can take 40 ms, and so does the total."""
+    others = [rail for rail in range(number) if rail not in total]
+    half = len(others) // 2
+    return [*others[:half], *total, *others[half:]]
+
+
 class JetsonSource(PolledSource):
     """All rails of a module. Used by one thread at a time.
 
@@ -128,17 +135,22 @@ class JetsonSource(PolledSource):
     def __init__(self, root: Path, live: list[Live], chosen: Plan, identity: Identity, clock: Clock) -> None:
         super().__init__(clock)
         self._root = root
-        self._opened = tuple(item.rail for item in live)
-        self._rails = list(self._opened)
         self.identity = identity
         self.channels = _channels(live, chosen)
+        layout = Layout(self.channels)
+        total = [part - 1 for part in layout.in_total]
+        order = _with_the_total_between(len(live), total)
+        # The column of each number that is read.
+        self._columns = [column for rail in order for column in (2 * rail, 2 * rail + 1)]
+        self._opened = tuple(live[rail].rail for rail in order)
+        self._rails = list(self._opened)
         self._most = [_most_milliamperes(rail, chosen.board) for rail in self._rails]
         refresh_s = max(rail.refresh_s for rail in self._rails)
         self.traits = Traits(interval_s=max(_INTERVAL_S, refresh_s), blocking=True)
         try:
-            layout = Layout(self.channels)
-            self._beside = layout.beside_total
-            self._parts = [2 * (part - 1) + 1 for part in layout.in_total]  # the currents that make the total
+            self._beside = frozenset(n for n, column in enumerate(self._columns) if column in layout.beside_total)
+            # the currents that make the total
+            self._parts = [n for n, column in enumerate(self._columns) if column in {2 * rail + 1 for rail in total}]
             # The first column of each file: one file of a rail holds both numbers, or two hold one each.
             columns = [
                 c for i, rail in enumerate(self._rails) for c in ([2 * i] if rail.together else [2 * i, 2 * i + 1])
@@ -160,7 +172,8 @@ class JetsonSource(PolledSource):
         if len(self._parts) > 1 and not any(numbers[part] for part in self._parts):
             for part in self._parts:
                 self._not(numbers, part, "all rails show 0 A, and the module runs this program")
-        return numbers
+        self._unread = {self._columns[n]: reason for n, reason in self._unread.items()}
+        return [numbers[self._columns.index(column)] for column in range(len(numbers))]
 
     def _not(self, numbers: list[float], i: int, why: str) -> None:
         """Take a number for none."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -177,10 +178,28 @@ def test_a_kit_without_a_monitor_on_its_input_says_so(orin: Bench) -> None:
         orin.open(total="wall")
 
 
-def test_the_rail_of_the_total_is_read_in_the_middle_of_a_sweep() -> None:
+def test_the_rail_of_the_total_is_read_in_the_middle_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row bears that instant, and of six files each of which waits for a conversion the first was 17 ms before it."""
-    powers = [c for c in Bench("orin-nx").open().channels if c.derivation is Derivation.PRODUCT]
-    assert [c.name for c in powers] == ["vdd_cpu_gpu_cv", "vdd_in", "vdd_soc"]
+    bench = Bench("orin-nx")
+    source = bench.open()
+    read: list[str] = []
+    pread = os.pread
+    names = {path.stat().st_ino: path.name for path in bench.path("devices/**/1-0040/hwmon/hwmon1").iterdir()}
+
+    def noted(fd: int, size: int, offset: int) -> bytes:
+        read.append(names.get(os.fstat(fd).st_ino, ""))
+        return pread(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", noted)
+    row = source.read().raw[0].tolist()
+    shown = [name for name in read if name.endswith("_input")]
+    assert shown == [f"{kind}{n}_input" for n in (2, 1, 3) for kind in ("in", "curr")]
+    assert [c.name for c in source.channels][::3] == ["vdd_in.voltage", "vdd_cpu_gpu_cv.voltage", "vdd_soc.voltage"]
+    files = [
+        bench.path(f"devices/**/1-0040/hwmon/hwmon1/{kind}{n}_input") for n in (1, 2, 3) for kind in ("in", "curr")
+    ]
+    assert row == [float(path.read_text()) for path in files]
+    bench.close()
 
 
 def test_what_nobody_has_seen_is_bounded_by_the_end_of_the_monitor() -> None:
