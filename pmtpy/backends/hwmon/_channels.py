@@ -35,7 +35,6 @@ _SHUNT_STEPS = {"ina226": 62.5e-6, "ina230": 62.5e-6, "ina231": 62.5e-6, "ina219
 _REFRESH_S = {"ibmpowernv": 0.0401}
 # Who states nothing may show what a microcontroller or a bus has kept for as long (no driver says; measured: none).
 _UNSTATED_REFRESH_S = 0.5
-_MOMENTARY = frozenset({"ina219", "ina220"})  # a conversion takes a millisecond, and each reading asks for the last one
 _BATTERY_REFRESH_S = 1.0  # for so long the kernel keeps a reading: drivers/acpi/battery.c, cache_time
 
 _CONTINUOUS = frozenset({"ina226", "ina230", "ina231", "ina238"})
@@ -62,7 +61,8 @@ def refresh_s(chip: Chip, attribute: Attribute) -> float | None:
     if attribute.window_s:
         return attribute.window_s + INTERVAL_S
     known = chip.update_s or (_BATTERY_REFRESH_S if chip.battery else _REFRESH_S.get(chip.name))
-    unstated = attribute.kind != "energy" and chip.name not in _MOMENTARY
+    # A shunt monitor that states nothing converts within milliseconds, and each reading asks for the last conversion.
+    unstated = attribute.kind != "energy" and not chip.name.startswith("ina")
     return known or (_UNSTATED_REFRESH_S if unstated else None)
 
 
