@@ -309,7 +309,7 @@ def test_a_mark_whose_instant_is_told_stands_there_and_not_on_the_row_behind_it(
     facts = _facts(_constant(tmp_path / f"a.{suffix}", S, 10, marks, told=True), "work")
     assert facts["total joules"] == pytest.approx(60.0 * 1.3)
     # As of a region between rows; not when since the rows before they were set, which would be sqrt(60 J^2 / 6) = 24 J.
-    assert facts["total uncertainty_joules"] < 10.0
+    assert facts["total uncertainty_joules"] < 20.0
     events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
     single = [(e["name"], e["ts"]) for e in events if e["ph"] == "i"]
     assert single == [("work start again", pytest.approx(4.4e6)), ("again", pytest.approx(4.6e6))]

@@ -52,8 +52,7 @@ class Causes:
         span = span_s(channel)
         self.covers = seen_share(channel, self.sample_s)
         between = self.sample_s if self.power else self.refresh_s
-        # A window that is not known may be a whole period.
-        self.open_window_s = between if self.power and span is None else 0.0
+        self.open_window_s = self.refresh_s if self.power and span is None else 0.0  # it may be a whole period
         if self.covers < 1.0:  # read at random instants: by chance further apart than usual
             between = max(between, seen.start.gap_s, seen.end.gap_s)
         self.needed_s = between + (span or self.open_window_s)  # shortest interval that is sure to contain a reading
