@@ -226,9 +226,10 @@ class Causes:
             return 0.0
         spanned = seen.between.spanned_joules
         short = min(self._up_to(min(self._most_w() * seen.seconds, spanned)), self._up_to(self._shown_joules()))
-        # Of a sensor that looks away between its readings: none fell into the interval, however long that is.
+        # Of a sensor that looks away between its readings: none fell into the interval, however long that is. Of a
+        # counter: none of its moves has told of it yet.
         unseen = self.power and self.covers < 1.0 and not seen.told
-        short *= 1.0 if unseen else self._share_untold(seen.seconds, self.needed_s)
+        short *= 1.0 if unseen else self._share_untold(seen.between.told_s, self.needed_s)
         # A counter has told no more than its moves have.
         most = min(2.0 * max(self.mean_w, seen.range_watts[1]) * seen.seconds, spanned)
         untold = self._share_untold(seen.between.told_s, max(self.needed_s, seen.between.longest_s))
