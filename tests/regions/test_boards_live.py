@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pmtpy.backends import hwmon, occ
-from pmtpy.core.clock import NS_PER_S, ManualClock
+from pmtpy.core.clock import NS_PER_S
 from pmtpy.core.source import Source
 from pmtpy.emulators.hwmon import Board, ChipSpec, Live
 from pmtpy.emulators.occ import Machine
@@ -20,6 +20,7 @@ from pmtpy.emulators.world import World, make_world
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.clocks import OneThreadClock
 
 REST, WORK = 10.0, 50.0
 PHASES = 25
@@ -61,7 +62,7 @@ def of_occ(world: World, path: Path) -> FarSide:
 
 def measured(chip: str, load: str, begin_s: float, length_s: float, path: Path) -> tuple[Measurement, Measurement]:
     """Return what is said of a region at once, and a while later."""
-    clock = ManualClock()
+    clock = OneThreadClock()
     world = make_world(load, clock=clock)
     source, refresh = {
         "ina226": lambda: of_hwmon("ina226", world),

@@ -71,8 +71,11 @@ def lag_s(chip: Chip, attribute: Attribute) -> float | None:
     window = window_s(chip, attribute)
     if window is None:
         return None
-    kept_s = attribute.window_s or 0.0  # by the driver, half of it on average, and as much until the driver asks
-    return (window + kept_s) / 2.0
+    if attribute.window_s is None:
+        return window / 2.0
+    # Firmware has what it shows for half an interval on average when the driver asks. That is when a reading makes it,
+    # whose row is the first of those that show it, and not at any instant between two readings.
+    return max(window / 2.0, window - INTERVAL_S / 2.0)
 
 
 def window_s(chip: Chip, attribute: Attribute) -> float | None:

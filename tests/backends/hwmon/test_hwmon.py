@@ -178,7 +178,7 @@ def test_the_average_of_a_meter_may_have_been_kept_by_its_driver_for_as_long_aga
 ) -> None:
     """Read once in each interval it is no mean since the row before: some are shown twice, and others never."""
     source = open_board(make("grace"), clock, "power_meter")
-    assert {(c.window_s, c.refresh_s, c.lag_s) for c in source.channels} == {(0.05, 0.1, 0.05)}
+    assert {(c.window_s, c.refresh_s, c.lag_s) for c in source.channels} == {(0.05, 0.1, 0.025)}
     assert {c.energy_method for c in source.channels} == {EnergyMethod.TRAPEZOID}
     assert source.traits.interval_s == 0.05
     source.close()
