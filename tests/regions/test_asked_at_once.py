@@ -10,6 +10,7 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.backends.nvml.rig import Rig
+from tests.support.clocks import OneThreadClock
 
 IDLE, BUSY = 50.0, 280.0
 POLL_S = 0.05
@@ -19,7 +20,9 @@ PHASES = 25  # of the registers, each of which is renewed each 100 ms, or 20
 def measured(card: str, kind: str, length_s: float, phase_s: float) -> tuple[Measurement, Measurement]:
     """Return what is said of a block at once, and a while later."""
     begin_s = 3.0 + phase_s
-    rig = Rig(make_gpu(card), load=f"steps:0={IDLE},{begin_s}={BUSY},{begin_s + length_s}={IDLE}")
+    rig = Rig(
+        make_gpu(card), load=f"steps:0={IDLE},{begin_s}={BUSY},{begin_s + length_s}={IDLE}", clock=OneThreadClock()
+    )
     with Sensor(rig.open(total=kind), "card", rig.clock, interval_s=POLL_S) as sensor:
 
         def until(t_s: float) -> None:

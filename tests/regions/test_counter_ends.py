@@ -18,6 +18,7 @@ from pmtpy.core.clock import NS_PER_S, ManualClock
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.clocks import OneThreadClock
 
 LOW, HIGH = 50.0, 250.0
 RENEWED_S = 0.1
@@ -95,7 +96,7 @@ class Bench:
     """A sensor that is read as its poller would: a moment late, or at uneven times where it may keep step."""
 
     def __init__(self, load: Load, poll_s: float, rng: np.random.Generator) -> None:
-        self.board = Board(ManualClock(), load, poll_s, rng)
+        self.board = Board(OneThreadClock(), load, poll_s, rng)
         self.sensor = Sensor(self.board, "test", self.board.clock, interval_s=poll_s)
         uneven = acquisition_of(self.sensor).demand.irregular(self.board.traits, poll_s)
         phase = rng.uniform(0.0, poll_s)

@@ -16,6 +16,7 @@ from pmtpy.core.rows import Block
 from pmtpy.core.source import PolledSource, Traits
 from pmtpy.regions.measurement import Measurement
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.clocks import OneThreadClock
 
 WATTS = 100.0
 POLL_S = 0.05
@@ -91,7 +92,7 @@ def regions(
     make: type[Register] = Register,
 ) -> list[Measurement]:
     """Measure regions by a new sensor, which is polled before and between them, or not."""
-    clock = ManualClock()
+    clock = OneThreadClock()
     begin_ns, found = clock.now_ns(), []
     with Sensor(make(clock, shows), "test", clock) as sensor:
         made = acquisition_of(sensor)

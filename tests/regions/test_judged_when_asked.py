@@ -20,6 +20,7 @@ from pmtpy.regions._kept import Kept
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.clocks import OneThreadClock
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
@@ -46,7 +47,7 @@ KINDS = {"counter": Counter, "gauge": Gauge, "late": Late, "stream": Stream}
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_measurement_says_the_same_whenever_it_is_asked(kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    clock = ManualClock()
+    clock = OneThreadClock()
     world: World = make_world(f"random:low=30,high=90,hz={rng.uniform(2, 40):.3f},seconds=40,seed={seed}", clock=clock)
     sensor = Sensor(KINDS[kind](world), "test", clock, history_s=1.0)
     at_once: list[str] = []
@@ -164,7 +165,7 @@ def test_copies_of_what_is_not_judged_yet_are_whole() -> None:
 
 def test_a_lag_is_counted_back_before_anybody_asks_how_far_to_trust_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = counting(monkeypatch)
-    clock = ManualClock()
+    clock = OneThreadClock()
     sensor = Sensor(Late(make_world("square:low=30,high=90,hz=0.25", clock=clock)), "test", clock)
     with sensor:
         made = acquisition_of(sensor)

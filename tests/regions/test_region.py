@@ -28,6 +28,7 @@ from pmtpy.errors import TargetError
 from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.clocks import OneThreadClock
 from tests.support.worlds import Counter, Gauge, Stream, counter_sensor
 
 
@@ -432,7 +433,7 @@ class _Half(Gauge):
 
 
 def test_channels_that_fail_by_themselves_say_why_in_regions_and_dumps(tmp_path: Path) -> None:
-    clock = ManualClock()
+    clock = OneThreadClock()
     source = _Half(make_world("constant:60", clock=clock))
     with Sensor(source, "half", clock) as sensor:
 
@@ -879,7 +880,7 @@ def test_time_that_may_be_missing_between_the_rows_is_in_the_uncertainty() -> No
 
 
 def test_of_a_stream_that_is_behind_it_is_said_by_how_much() -> None:
-    clock = ManualClock()
+    clock = OneThreadClock()
     source = Stream(make_world("square:low=30,high=90,hz=3", clock=clock))
     with Sensor(source, "line", clock) as sensor:
         made = acquisition_of(sensor)

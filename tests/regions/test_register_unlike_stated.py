@@ -13,6 +13,7 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.backends.nvml.rig import Rig
+from tests.support.clocks import OneThreadClock
 
 IDLE, BUSY = 50.0, 280.0
 POLL_S = 0.05
@@ -25,7 +26,7 @@ def measured(gpu: VirtualGpu, length_s: float, seed: int = 0) -> list[tuple[Meas
     rng = np.random.default_rng(seed)
     begins = (FIRST_S + np.cumsum(rng.uniform(2.0, 3.0, BLOCKS) + length_s)).tolist()
     steps = ",".join(f"{b}={BUSY},{b + length_s}={IDLE}" for b in begins)
-    rig, found = Rig(gpu, load=f"steps:0={IDLE},{steps}"), []
+    rig, found = Rig(gpu, load=f"steps:0={IDLE},{steps}", clock=OneThreadClock()), []
     with Sensor(rig.open(total="instant"), "card", rig.clock, interval_s=POLL_S) as sensor:
 
         def until(t_s: float) -> None:

@@ -16,6 +16,7 @@ from pmtpy.core.source import PolledSource, Timestamps, Traits
 from pmtpy.live.stored import StoredTrack
 from pmtpy.live.tracks import select
 from pmtpy.sensor.sensor import Sensor, acquisition_of
+from tests.support.clocks import OneThreadClock
 
 
 class _Supply(PolledSource):
@@ -46,7 +47,7 @@ class _Supply(PolledSource):
 
 @pytest.mark.parametrize("away_s", [0.9, 2.0])
 def test_time_in_which_nothing_could_be_read_is_not_covered_and_of_other_regions_nothing_is_said(away_s: float) -> None:
-    clock = ManualClock()
+    clock = OneThreadClock()
     supply = _Supply(clock)
     with Sensor(supply, "supply", clock) as sensor:
         regions = pmt.region("stopped", sensor), pmt.region("afterwards", sensor)
@@ -208,7 +209,7 @@ def test_a_mean_that_is_made_of_counters_knows_the_energy_of_a_hole_but_not_wher
 
 
 def test_a_device_that_has_kept_its_readings_leaves_no_gap() -> None:
-    clock = ManualClock()
+    clock = OneThreadClock()
     supply = _Supply(clock)
     supply.keeps = True
     with Sensor(supply, "supply", clock) as sensor:

@@ -20,8 +20,14 @@ NOWHERE = Path("/proc/nonexistent")
 class Rig:
     """A library with cards. ``cards`` and ``library`` may be changed while sources are open."""
 
-    def __init__(self, *cards: VirtualCard, load: str = LOAD, version: tuple[int, int, int] = (26, 0, 2)) -> None:
-        self.clock = ManualClock()
+    def __init__(
+        self,
+        *cards: VirtualCard,
+        load: str = LOAD,
+        version: tuple[int, int, int] = (26, 0, 2),
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.clock = clock or ManualClock()
         self.world = make_world(load, clock=self.clock)
         self.cards = list(cards) or [VirtualCard("AMD Instinct MI300X", average=False)]
         self.library = VirtualSmi(self.world, self.cards, version)

@@ -12,6 +12,7 @@ from pmtpy.regions.measurement import Measurement
 from pmtpy.regions.region import Region
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.backends.amdsmi.rig import Rig
+from tests.support.clocks import OneThreadClock
 
 IDLE, BUSY = 100.0, 700.0
 POLL_S = 0.05
@@ -21,7 +22,7 @@ OPENED_S = [0.002 * k for k in range(1, 51)]  # before the region: from less tha
 def measured(card: VirtualCard, opened_s: float, length_s: float) -> Measurement:
     """Return what is said of a block at once; the accumulator is polled as usual from its opening on."""
     begin_s = 1.0 + opened_s
-    rig = Rig(card, load=f"steps:0={IDLE},{begin_s}={BUSY},{begin_s + length_s}={IDLE}")
+    rig = Rig(card, load=f"steps:0={IDLE},{begin_s}={BUSY},{begin_s + length_s}={IDLE}", clock=OneThreadClock())
     rig.clock.advance(1.0)
     with Sensor(rig.open(), "card", rig.clock, interval_s=POLL_S) as sensor:
 

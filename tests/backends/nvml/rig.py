@@ -21,8 +21,10 @@ LOAD = "square:low=100,high=300,hz=0.7"
 class Rig:
     """A driver with GPUs. ``gpus`` and ``driver`` may be changed while sources are open."""
 
-    def __init__(self, *gpus: VirtualGpu, load: str = LOAD, version: str = "570.86.15") -> None:
-        self.clock = ManualClock()
+    def __init__(
+        self, *gpus: VirtualGpu, load: str = LOAD, version: str = "570.86.15", clock: ManualClock | None = None
+    ) -> None:
+        self.clock = clock or ManualClock()
         self.world = make_world(load, clock=self.clock)
         self.gpus: Sequence[VirtualGpu] = gpus or (make_gpu("h100"),)
         self.driver = VirtualDriver(self.world, self.gpus, version)
