@@ -39,6 +39,7 @@ def test_industrial_io_says_it() -> None:
     source = iio.open_source(clock=clock, sysfs_root=chip.tree.root, dev_root=chip.dev_root)
     assert sum("in step" in note for note in source.identity.notes) == 1
     source.close()
+    chip.close()
 
 
 def test_hwmon_says_it_once(tmp_path: Path) -> None:
@@ -132,3 +133,4 @@ def test_so_it_is_of_a_chip_of_industrial_io() -> None:
     (told,) = source.remarks(0, 1).warnings
     assert "a shunt of 0.002 ohm now, and with 0.004 ohm when" in told
     source.close()
+    chip.close()

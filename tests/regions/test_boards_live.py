@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ _READ_S = 0.0004  # what a reading, and the thread that takes it, are late by
 # A supply whose microcontroller shows the mean of a tenth of a second.
 _MEANS = ChipSpec("corsairpsu", "0003:1B1C:1C07.0001", {"power1_input": Live("mean", 1.0, 1000)}, 0.1,
                   {"power1_label": "power total"})  # fmt: skip
-FarSide = tuple[Source, Callable[[int], None]]
+FarSide = tuple[Source, Callable[[int], None], Callable[[], None]]  # read, renewed, and closed
 
 
 def of_hwmon(layout: str, world: World, *, kept_s: float = 0.0) -> FarSide:
@@ -46,7 +47,7 @@ def of_hwmon(layout: str, world: World, *, kept_s: float = 0.0) -> FarSide:
             board.refresh(now_ns)
             asked_ns = now_ns
 
-    return hwmon.open_source(None, clock=world.clock, sysfs_root=board.tree.root), refresh
+    return hwmon.open_source(None, clock=world.clock, sysfs_root=board.tree.root), refresh, board.tree.close
 
 
 def of_occ(world: World, path: Path) -> FarSide:
@@ -57,21 +58,22 @@ def of_occ(world: World, path: Path) -> FarSide:
         path.write_bytes(machine.image)
 
     refresh(world.clock.now_ns())
-    return occ.open_source(clock=world.clock, file=str(path)), refresh
+    return occ.open_source(clock=world.clock, file=str(path)), refresh, path.unlink
 
 
 def measured(chip: str, load: str, begin_s: float, length_s: float, path: Path) -> tuple[Measurement, Measurement]:
     """Return what is said of a region at once, and a while later."""
     clock = OneThreadClock()
     world = make_world(load, clock=clock)
-    source, refresh = {
+    source, refresh, close = {
         "ina226": lambda: of_hwmon("ina226", world),
         "grace": lambda: of_hwmon("server", world, kept_s=0.05),
         "means": lambda: of_hwmon("means", world),
         "occ": lambda: of_occ(world, path),
     }[chip]()
     period_s = source.traits.interval_s
-    with Sensor(source, chip, clock, interval_s=period_s) as sensor:
+    with ExitStack() as after, Sensor(source, chip, clock, interval_s=period_s) as sensor:
+        after.callback(close)
         polls, due_s, dithered = 0, 0.0, acquisition_of(sensor).demand.irregular(source.traits, period_s)
         chance = random.Random(begin_s)
 

@@ -29,9 +29,8 @@ _BURSTS = 0.66
 # relative error for a load that is on and off for equal times, its period between a tenth of that time and all of it,
 # even in the logarithm. Steady readings do not exclude such a load: they may hold a whole number of its periods.
 _HIDDEN = 0.067
-# A load that none of n readings saw may run for a share of the time whose mean square is 2 / ((n + 2)(n + 3)) (rule of
-# succession), at any power between nothing and the mean, which is off the mean by root 1/3 of it.
-_NEVER_SEEN = math.sqrt(2.0 / 3.0)
+# Limit over power at rest, at most, of the boards in the gpu-table of Yang et al. and of Jetson modules.
+_REST_TO_LIMIT = 10.0
 # Steps of powers are finer, where they are not stated: the coarsest known are those of POWER9's firmware.
 _COARSEST_W = 1.0
 
@@ -214,9 +213,22 @@ class Causes:
             return math.sqrt(slipped)
         fast = max(0.0, self.seen.alternating_watts**2 - self.channel.noise**2) * 5.0 / 6.0
         each = self._beyond_noise() / 12.0 + fast
-        seen = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
-        never = (1.0 - self.covers) * _NEVER_SEEN * self.mean_w * self.seen.seconds / (self.seen.looked + 2.5)
-        return math.sqrt(slipped + seen + never * never)
+        shown = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
+        # What none of n looks saw went on for a share of the time whose mean square is this, if it is as likely as not.
+        looks = max(0.0, min(self._readings(), float(self.seen.told)))
+        share = math.sqrt(2.0 / (looks + 3.0)) / (looks + 2.0)
+        hidden = (1.0 - self.covers) * share * self._unlike_w() / _BOUND * self.seen.seconds
+        return math.sqrt(slipped + shown + hidden * hidden)
+
+    def _unlike_w(self) -> float:
+        """How far the power may have been off its mean while nobody looked: as far as it was seen to go.
+
+        Of an interval whose readings show a part at rest alone, which is measured all the same, up to its limit.
+        """
+        low, high = self.seen.range_watts
+        if self.seen.peak_watts - low <= DOUBTFUL_SHARE * self.seen.peak_watts:
+            high = max(high, min(self._most_w(), _REST_TO_LIMIT * low))
+        return max(high - self.mean_w, self.mean_w - low)
 
     def unresolved(self) -> float:
         """Less than one reading: the power inside can be anything from nothing to the most it can be."""

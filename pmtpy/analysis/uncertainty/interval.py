@@ -81,7 +81,6 @@ class IntervalStatistics(NamedTuple):
     clock_joules: float = 0.0
     # the same from what the newest row shows, which is further back than the row, by the lag
     unseen_s: float = 0.0
-    looked: float = math.inf  # readings in and around the interval that tell how the power moves
     late: Late | None = None  # of a stream whose rows have not come
     # what is missing if readings of nothing between two like powers were those of a monitor that failed
     dropped_joules: float = 0.0

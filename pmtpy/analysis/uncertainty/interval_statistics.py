@@ -204,7 +204,7 @@ class _Together:
         beyond = length - float(self.all_t[-1])
         ahead = min(max(0.0, beyond), interval.carry_s)
         unseen = min(max(0.0, beyond + lag), interval.carry_s + lag)
-        rms, alternating, noise, looked = self._movement(length + abs(self.lag), ahead)
+        rms, alternating, noise = self._movement(length + abs(self.lag), ahead)
         if not self.power and not self.refresh:
             self.oldest = unstated_refresh_s(self.all_t, self.t, self.p)
         aged = min(interval.aged_s, self.oldest or interval.aged_s)
@@ -257,7 +257,6 @@ class _Together:
                 lost=interval.lost,
                 clock_joules=clock[i],
                 unseen_s=unseen,
-                looked=looked,
                 late=of_late[i],
                 dropped_joules=dropped[i],
                 skipped_joules=skipped[i],
@@ -289,11 +288,8 @@ class _Together:
 
     # -- how the power moves ---------------------------------------------------------------------------------------
 
-    def _movement(self, until_s: float, ahead_s: float) -> tuple[list[float], list[float], list[float], float]:
-        """RMS step, alternating part and noise, of the interval or of what surrounds it, whichever moved more.
-
-        And the number of readings looked at.
-        """
+    def _movement(self, until_s: float, ahead_s: float) -> tuple[list[float], list[float], list[float]]:
+        """RMS step, alternating part and noise, of the interval or of what surrounds it, whichever moved more."""
         t, p, gaps, sample = self.t, self.p, self.gaps, max(self.sample_s, 1e-9)
         # Polls of one reading stand closer than the register is renewed; those at random instants often stand close.
         renewed = self.refresh or sample
@@ -314,7 +310,7 @@ class _Together:
             products[:, max(0, c - 1) : max(0, d - 1)].sum(axis=1) / outer_s,
         )
         moved, changed = np.sqrt(most).tolist(), np.sqrt(np.maximum(opposite, 0.0)).tolist()
-        return moved, changed, noise, max(inner_s, outer_s)
+        return moved, changed, noise
 
     def _curvature(self, length: float) -> list[float]:
         """How much the readings bend within one window of several samples, root mean square."""

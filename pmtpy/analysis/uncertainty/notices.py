@@ -148,7 +148,7 @@ def _in_step(of: Causes, uncertainty_joules: float) -> list[str]:
 def _too_short(of: Causes, components: Mapping[str, float]) -> list[str]:
     seen, short = of.seen, of.seen.seconds < max(of.needed_s, of.refresh_s)
     ahead = components["ahead"] if seen.late is None else 0.0  # a longer region would not bring rows sooner
-    others = math.hypot(components["edges"], ahead, components["lag"])
+    others = math.hypot(components["edges"], ahead, components["lag"], components["sampling"])
     blurred = math.hypot(others, components["clock"])
     # No powered part uses none.
     used = abs(seen.joules) or (blurred if of.channel.least_watts > 0.0 else math.inf)

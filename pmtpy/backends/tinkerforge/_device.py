@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -91,7 +90,15 @@ class TcpLink:
     def wait(self, timeout_s: float) -> bool:
         """Wait until something can be received."""
         self._check()
-        return bool(select.select([self._socket], [], [], timeout_s)[0])
+        # Not by select, which takes no descriptor beyond 1023: a program may have more files open.
+        self._socket.settimeout(max(0.0, timeout_s))
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except (TimeoutError, BlockingIOError):
+            return False
+        except OSError:
+            return True  # what is wrong is said to who receives
+        return True
 
     def close(self) -> None:
         """End the connection."""

@@ -43,7 +43,9 @@ def _write_all(fd: int, chunk: Buffer) -> None:
         with contextlib.suppress(BlockingIOError):
             view = view[os.write(fd, view) :]
             continue
-        select.select([], [fd], [])  # a child that shares the terminal may have made it non-blocking
+        room = select.poll()  # a child that shares the terminal may have made it non-blocking
+        room.register(fd, select.POLLOUT)
+        room.poll()
 
 
 class Output:

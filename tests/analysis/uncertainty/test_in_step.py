@@ -71,7 +71,7 @@ def test_of_a_window_of_several_readings_it_is_said() -> None:
 
 def test_of_a_part_time_sensor_the_interval_in_step_is_that_of_what_it_does_not_see() -> None:
     card = Channel("gpu", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.025)
-    seen = IntervalStatistics(10.0, 10.0 * WATTS, 100, range_watts=(0.0, 2.0 * WATTS))
+    seen = IntervalStatistics(10.0, 10.0 * WATTS, 100, told=100, range_watts=(0.0, 2.0 * WATTS))
     (why,) = uncertainty_budget(card, seen).warnings
     assert "sees 25% of the time" in why
     low, high = map(float, re.findall(r"anything from (\S+) to (\S+) J", why)[0])
@@ -84,7 +84,7 @@ def test_of_a_part_time_sensor_the_interval_in_step_is_that_of_what_it_does_not_
 def test_of_a_power_that_goes_below_nothing_the_interval_in_step_does_too(joules: float) -> None:
     """A rail that is charged and discharged: as of the card above, all 100 W less."""
     rail = Channel("rail", Quantity.POWER, resolution=0.0, refresh_s=0.1, window_s=0.025)
-    seen = IntervalStatistics(10.0, joules, 100, range_watts=(-WATTS, WATTS))
+    seen = IntervalStatistics(10.0, joules, 100, told=100, range_watts=(-WATTS, WATTS))
     (why,) = uncertainty_budget(rail, seen).warnings
     low, high = map(float, re.findall(r"anything from (\S+) to (\S+) J", why)[0])
     above = seen._replace(joules=joules + 10.0 * WATTS, range_watts=(0.0, 2.0 * WATTS))

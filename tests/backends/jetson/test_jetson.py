@@ -204,7 +204,9 @@ def test_the_rail_of_the_total_is_read_in_the_middle_of_a_sweep(monkeypatch: pyt
 
 def test_what_nobody_has_seen_is_bounded_by_the_end_of_the_monitor() -> None:
     """32.76 A at 5 V and a quarter, where 1 kW stood."""
-    powers = [c for c in Bench("orin-nx").open().channels if c.derivation is Derivation.PRODUCT]
+    bench = Bench("orin-nx")
+    powers = [c for c in bench.open().channels if c.derivation is Derivation.PRODUCT]
+    bench.close()
     assert {round(c.kept_watts or 0.0) for c in powers} == {205}
 
 

@@ -36,6 +36,7 @@ from pmtpy.core.clock import HostClock
 from pmtpy.emulators.powersensor3 import BoardSpec, VirtualBoard, parse_pairs
 from pmtpy.errors import BackendUnavailableError, SensorClosedError, SourceLostError
 from tests.support.daemons import descriptors, numbers_of_a_socket
+from tests.support.many_files import many_files
 
 CLOCK = HostClock()
 LIMIT_S = 240.0
@@ -423,10 +424,19 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(source: PowerSensor3So
     assert rows_until(source, 2000)[1] == 0
 
 
+def test_a_program_with_thousands_of_files_reads_the_board(board: VirtualBoard) -> None:
+    with many_files():
+        source = open_source(board.path, clock=CLOCK)
+        rows_until(source, 2000)
+        source.close()
+
+
 def test_a_transfer_that_a_killed_program_broke_off_is_recovered(board: VirtualBoard) -> None:
     fd = open_port(BACKEND, board.path, clock=CLOCK)
     os.write(fd, b"R")
-    assert select.select([fd], [], [], LIMIT_S)[0]
+    answer = select.poll()
+    answer.register(fd, select.POLLIN)
+    assert answer.poll(1000.0 * LIMIT_S)
     os.close(fd)
     # The board waits for a byte of the host, and resets itself after two seconds.
     opened = open_board(board.path, clock=CLOCK)

@@ -26,6 +26,7 @@ from pmtpy.emulators.world import World, make_world
 from pmtpy.errors import BackendUnavailableError, ProtocolError, ReadError, SourceLostError, TargetError
 from pmtpy.sensor.sensor import Sensor, acquisition_of
 from tests.support.daemons import numbers_of_a_socket
+from tests.support.many_files import many_files
 
 SECRET = "correct horse"  # noqa: S105  (of a virtual daemon)
 
@@ -362,6 +363,15 @@ def test_the_official_client_accepts_the_virtual_daemon(served: tuple[TcpDaemon,
         assert old.get_current() == pytest.approx(2083, abs=2)
     finally:
         connection.disconnect()
+
+
+def test_a_program_with_thousands_of_files_is_served(served: tuple[TcpDaemon, Daemon]) -> None:
+    with many_files():
+        source = tinkerforge.open_source(f"127.0.0.1:{served[0].port}", clock=HOST_CLOCK)
+        rows = 0
+        while rows < 3:
+            rows += len(source.read())
+        source.close()
 
 
 def test_the_network_tells_refused_secret_and_restart_apart(

@@ -1,8 +1,10 @@
-"""A program that becomes a daemon while a dump is running: it closes all descriptors, and opens files of its own."""
+"""Programs that do as they like with descriptors while a dump is running: close all, as a daemon does, or open many."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from pmtpy.errors import SinkError
 from pmtpy.io.read import load
 from pmtpy.io.write.file import Output
 from tests.support.daemons import descriptors, numbers_of_a_socket
+from tests.support.many_files import MORE_THAN_SELECT, many_files
 from tests.support.worlds import counter_sensor
 
 
@@ -59,3 +62,24 @@ def test_a_pipe_is_not_opened_again(tmp_path: Path) -> None:
         output.close()
     assert os.read(reader, 9) == b"1\n"
     os.close(reader)
+
+
+def test_a_full_pipe_is_waited_for_by_a_program_with_thousands_of_files() -> None:
+    sent, come = b"0123456789abcdef" * 65_536, bytearray()
+    from_them, to_us = os.pipe()
+
+    def take() -> None:
+        while part := os.read(from_them, 1 << 16):
+            come.extend(part)
+
+    reader = threading.Thread(target=take)
+    with many_files(), os.fdopen(fcntl.fcntl(to_us, fcntl.F_DUPFD, MORE_THAN_SELECT), "wb") as pipe:
+        os.close(to_us)
+        os.set_blocking(pipe.fileno(), False)  # a child that shares a terminal may have made it so
+        output = Output(pipe)
+        reader.start()
+        output.write(sent)
+        output.close()
+    reader.join()
+    os.close(from_them)
+    assert bytes(come) == sent
