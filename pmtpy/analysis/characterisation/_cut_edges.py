@@ -18,11 +18,11 @@ from pmtpy.analysis.characterisation._covariance import Noise
 from pmtpy.analysis.characterisation._description import told_by
 from pmtpy.analysis.characterisation._families import BOXCAR, PARAMETERS
 from pmtpy.analysis.characterisation._forward import Fit, Problem
+from pmtpy.analysis.signal.estimate import MISSED
 from pmtpy.core.rows import Floats
 
 _READINGS = 200  # tell as well as all: a quarter are those that edges move most, the others are from all over
 _OFFSETS = 33  # over a period, at which kernels are looked for
-_BY_CHANCE = 0.05  # of Kolmogorov's and Smirnov's test: readings at two offsets show the same distribution of powers
 _WIDTHS = (0.05, 2.0, 24)  # of boxcars, in periods: from, to, how many
 _ENDS_ASIDE = 2.0 * np.arange(-3, 4)  # errors of an instant, by which the ends of boxcars are moved
 _UNLIKELY = 100.0  # a kernel that is so much worse is not made likely by what the reference's noise makes it differ by
@@ -126,13 +126,16 @@ def beside_edges(
 
 
 def _in_step(problem: Problem, best: Fit, aside_s: Floats) -> bool:
-    """Whether readings at other offsets would show other parts of the load: of one that keeps no step all show all."""
+    """Whether readings at other offsets would show other parts of the load: of one that keeps no step all show all.
+
+    By the test of Kolmogorov and Smirnov: whether readings at two offsets show the same distribution of powers.
+    """
     from scipy.special import kolmogorov  # (scipy.stats, with this test in it, takes half a second to import)
 
     shown = np.sort(problem.filtered(best.point, best.family))
     moved = best.point + aside_s[:, None] * np.eye(len(PARAMETERS))[0]
     apart = max(_apart(shown, np.sort(problem.filtered(at, best.family))) for at in moved)
-    return bool(kolmogorov(apart * math.sqrt(len(shown) / 2.0)) < _BY_CHANCE)
+    return bool(kolmogorov(apart * math.sqrt(len(shown) / 2.0)) < MISSED)
 
 
 def _apart(x: Floats, y: Floats) -> float:

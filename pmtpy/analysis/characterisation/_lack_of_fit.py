@@ -28,8 +28,7 @@ _SLOWER = 3.0  # deviations of a kernel's ages: what is not as much later is its
 # Of these: less matters to no number, and kernels a little off leave as much (0.02 and 0.07, of 200 drawn recordings).
 _EVEN = 0.15
 _MOST_SHARE = 0.25  # of a recording: what is later is seen in no more than a few stretches of it
-_GRID = 1.5  # ratio of time constants that are tried at first
-_MOST_STEP = math.log(1.5)  # by which a time constant is moved at last
+_GRID = 1.5  # ratio of time constants that are tried at first, and by which one is moved at most at last
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def _slow_part(problem: Problem, beside: Beside) -> LackOfFit | None:
     first = beside.solved({"share": behind(tau_s)})
     longer = first.moved["share"] * (behind(tau_s * _GRID) - behind(tau_s / _GRID)) / (2.0 * math.log(_GRID))
     found = beside.solved({"share": behind(tau_s), "longer": np.asarray(longer, np.float64)}, after=first)
-    tau_s *= math.exp(float(np.clip(found.moved["longer"], -_MOST_STEP, _MOST_STEP)))
+    tau_s *= _GRID ** float(np.clip(found.moved["longer"] / math.log(_GRID), -1.0, 1.0))
     point, moved = found.point, found.moved
     gain = fit.gain + moved["gain"]
     share, early, late = moved["share"] * fit.gain / gain, float(point[0]) + age_of(point), float(point[0]) + tau_s

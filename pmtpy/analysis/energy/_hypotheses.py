@@ -24,7 +24,6 @@ _STEP_ODDS, _BLOCK_ODDS, _ALIGNED_SHARE = 1.0 / 3.0, 3.0, 1.0 / 3.0
 _MAX_RISE = 3.0  # of the highest reading: of a power that was hardly shown
 _GRAIN, _REACH = 0.25, 5  # of the readings' period, a step of the grid, as long as a cell; steps of it either side
 _RAMP_S = 0.015  # by which a part of a load's power comes late
-_UNKNOWNS = 3  # of one hypothesis: a power, and by how much either end is off its instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,8 @@ class Hypotheses:
     def judged(self, told: NormalEquations) -> tuple[Floats, Floats, Floats]:
         """Return the joules, their variance, and the logarithm of the odds of each, shape (m,)."""
         left = self.mix @ told.products @ self.mix.transpose(0, 2, 1)
-        left[:, range(_UNKNOWNS), range(_UNKNOWNS)] += self.sd**-2.0
+        unknowns = np.arange(self.sd.shape[1])
+        left[:, unknowns, unknowns] += self.sd**-2.0
         spread, right, felt = np.linalg.inv(left), self.mix @ told.right, self.mix @ told.felt
         found = (spread @ right[:, :, None])[:, :, 0]
         fits = np.sum(right * found, axis=1) - np.linalg.slogdet(left)[1]

@@ -21,6 +21,7 @@ from pmtpy.analysis.energy._stamped import StampedLoad
 from pmtpy.analysis.energy._without_stamps import ahead_of_mean, explained_alone, swing
 from pmtpy.analysis.signal.estimate import NAMED, Z95, mixed, rounding_error
 from pmtpy.analysis.uncertainty.budget import UncertaintyBudget
+from pmtpy.analysis.uncertainty.channel_times import UNSEEN_RENEWALS
 from pmtpy.analysis.uncertainty.components import of_scale
 from pmtpy.analysis.uncertainty.in_step import (
     aliasing,
@@ -37,7 +38,6 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
 
 _CONTEXT_PERIODS = 40.0  # periods either side that tell how the power moves, and the levels of a stamped load
-UNSEEN_PERIODS = 3.0  # without an update: a longer gap is said, and for as long the last power may go on
 _TOP_UNSEEN = (
     "of a load that repeats so, the readings may see the same part each time, and never its highest power: if it ever "
     "uses more than the {:.4g} W that were shown, no interval here holds; stamps of the load tell that (region.load(), "
@@ -272,7 +272,7 @@ def _gaps(t_s: Floats, response: Response, region: tuple[float, float]) -> tuple
     start, end = (at + response.lag_s for at in region)
     first, last = np.searchsorted(t_s, start, "right") - 1, np.searchsorted(t_s, end) + 1
     widest = float(np.max(np.diff(t_s[max(first, 0) : last]), initial=0.0))
-    if widest <= UNSEEN_PERIODS * response.period_s:
+    if widest <= UNSEEN_RENEWALS * response.period_s:
         return ()
     unknown = "what the power did meanwhile is not known"
     return (f"no update, or none of a known instant, for {widest:.3g} s in or around the region: {unknown}",)

@@ -13,10 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.clocking import live_updates, possible_updates
-from pmtpy.analysis.energy.estimate import UNSEEN_PERIODS, Energy, likely_energy, mixture
+from pmtpy.analysis.energy.estimate import Energy, likely_energy, mixture
 from pmtpy.analysis.signal.estimate import Z95, bend_sd
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
+from pmtpy.analysis.uncertainty.channel_times import UNSEEN_RENEWALS
 from pmtpy.analysis.uncertainty.components import DOUBTFUL_SHARE
 from pmtpy.analysis.uncertainty.notices import too_short
 from pmtpy.core.calibration.profile import Profile
@@ -111,7 +112,7 @@ def live_energy(
     responses = known_responses(profile, period.value, seen.watts)
     response = responses[0][1]
     # A register that now and then is not renewed may stand at the end as well.
-    ahead_s = (HOLE if seen.stale else UNSEEN_PERIODS) * response.period_s
+    ahead_s = (HOLE if seen.stale else UNSEEN_RENEWALS) * response.period_s
     if not _covered(seen, response, seconds, ahead_s):
         raise CoverageError(_UNCOVERED)
     load, notes = _fit_load(load)

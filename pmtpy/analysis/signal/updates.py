@@ -14,7 +14,8 @@ MIN_UPDATES = 20  # fewer show no kernel, no line, and not how their times scatt
 POLLED = 0.75  # of the time between renewals: rows closer than this are polls of one reading
 # Of the period: where the phase moves by more within a block, it jumped, and nobody knows when.
 _JUMPED = 0.1
-_CUT_S = 1e-6  # by which a Unix time that was cut off is beside its step: four steps of a float64 of today
+# By which Unix times that are the same may differ: recordings have six decimals, four steps of a float64 of today.
+SAME_TIME_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,6 @@ def stamp_step(t_s: Floats) -> float:
     t = np.asarray(t_s, np.float64)
     for step in (1.0, 0.1, 0.01, 1e-3, 1e-4):
         off = np.abs(t / step - np.round(t / step)) * step
-        if np.mean(off < _CUT_S) > 0.98:
+        if np.mean(off < SAME_TIME_S) > 0.98:
             return step
     return 0.0

@@ -12,6 +12,9 @@ FULL_COVERAGE = 0.9  # below this share of time seen a sensor is called part-tim
 # Times between renewals: between rows further apart than this one was missed, and a window wider than this spreads an
 # instant over several readings.
 SEVERAL_RENEWALS = 1.5
+# Times between renewals without a row, in which two whole ones are not seen: skipped now and then, it is one. A longer
+# gap is said, and for as long the last power may go on.
+UNSEEN_RENEWALS = 3.0
 STREAM_S = 1e-3  # sample interval below which a sensor is a stream: momentary values, and it counts what it loses
 LAG_U = 0.3  # relative standard uncertainty of a lag that is stated: mostly how old a value is when it is polled
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pmtpy.analysis.signal.estimate import SHIFTS, moved_either_way
 from pmtpy.analysis.signal.trace import HOLE
-from pmtpy.analysis.signal.updates import POLLED
+from pmtpy.analysis.signal.updates import POLLED, SAME_TIME_S
 from pmtpy.analysis.uncertainty._counter_ends import Cells
 from pmtpy.analysis.uncertainty._drop_outs import missing_joules
 from pmtpy.analysis.uncertainty._moves import Moves, unstated_refresh_s
@@ -24,6 +24,7 @@ from pmtpy.analysis.uncertainty.channel_times import (
     LAG_U,
     SEVERAL_RENEWALS,
     STREAM_S,
+    UNSEEN_RENEWALS,
     is_power,
     lag_s,
     row_age_s,
@@ -40,9 +41,7 @@ CONTEXT_AHEAD = 10.0  # times what is extrapolated: how far a load moves in that
 _APART = 0.99  # of a sample interval: of the polls of one reading those are taken that are so far apart
 # Lower quartile of the size of a difference of two readings with white noise of one watt: root 2 times 0.3186.
 _QUARTILE = 0.4506
-_SAME_S = 1e-6  # a row so near to an end was read at it: recordings have six decimals of Unix time, in float64
 _MIN_STEPS = 4  # that a quartile needs
-_MISSED = 3.0  # sample intervals without a row, in which two whole ones are not seen: skipped now and then, it is one
 
 
 def summarise(
@@ -347,7 +346,7 @@ class _Together:
         if self.sample_s < STREAM_S:
             return 0.0
         at = np.flatnonzero(
-            self.gaps > min(HOLE * self.sample_s, max(_MISSED * self.sample_s, DOUBTFUL_SHARE * length))
+            self.gaps > min(HOLE * self.sample_s, max(UNSEEN_RENEWALS * self.sample_s, DOUBTFUL_SHARE * length))
         )
         if not len(at):
             return 0.0
@@ -373,8 +372,8 @@ class _Together:
         # Of a counter the first row has no power yet: what it did from there to the next, those behind it tell.
         near = self._near(at - blur, max(at, float(t[0])) + self.lag + blur)
         swing = (near.max(axis=1) - near.min(axis=1)).tolist()
-        beside = int(self.all_t.searchsorted(at - _SAME_S))
-        on_row = beside < len(self.all_t) and float(self.all_t[beside]) <= at + _SAME_S
+        beside = int(self.all_t.searchsorted(at - SAME_TIME_S))  # a row so near to an end was read at it
+        on_row = beside < len(self.all_t) and float(self.all_t[beside]) <= at + SAME_TIME_S
         at = float(self.all_t[beside]) if on_row else at
         after = int(t.searchsorted(at))
         inner = 0 < after < len(t)
