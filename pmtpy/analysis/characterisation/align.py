@@ -27,6 +27,7 @@ from pmtpy.analysis.signal.estimate import (
     MIN_EXPLAINED,
     ONE_CLOCK_RATE,
     SAME_SHARE,
+    STANDS_OUT,
     Z95,
     Estimate,
     huber_weights,
@@ -43,7 +44,6 @@ _SCATTER = 2.25  # three times 0.75, by which what one flank leaves unexplained 
 _NEAREST_LAG_SHARE = 1.0 / 3.0  # of the load's period: a lag beyond it is not much likelier than that of the other sign
 _RIVAL_SHARE = 0.75  # of what the best lag explains: one that explains more may be right, however little that is
 _CONSTANT_SHARE = 0.005  # a power that varies by less than this share of its mean is called constant
-_RATE_DEVIATIONS = 5.0  # of what clocks' rates differ by: once in two million by chance
 _LEAST_COMMON = 0.25  # of the shorter curve: less is alike by chance
 _TELLING = 4  # changes of the load that two curves have in common: fewer do not show whether they come again
 _MAX_WIDTH_SHARE = 0.125  # of the overlap: no response is looked for that is wider
@@ -140,10 +140,10 @@ def align(moving: PowerTrace, reference: PowerTrace, *, one_clock: bool = False)
         raise DeclinedError(msg)
     sign = -1.0 if laid is back else 1.0
     rate = Estimate.within(0.0, 0.0) if one_clock else laid.rate if laid is back else laid.rate.turned()
-    if abs(rate.value) > _RATE_DEVIATIONS * RATE_SD:
+    if abs(rate.value) > STANDS_OUT * RATE_SD:
         msg = (
             f"the curves lie upon each other only if one clock ran {abs(rate.value):.2%} faster than the other, and two"
-            f" clocks differ by {_RATE_DEVIATIONS * RATE_SD:.1%} at most: the load changes too slowly, or is not the"
+            f" clocks differ by {STANDS_OUT * RATE_SD:.1%} at most: the load changes too slowly, or is not the"
             " same; record a load that switches"
         )
         raise DeclinedError(msg)
