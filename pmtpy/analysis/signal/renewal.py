@@ -38,9 +38,8 @@ _FINENESS = 0.25  # of what is open of a time: by as much the measures that are 
 
 # What the load may have done by itself: jumps between levels that come back.
 _LEVEL_SHARE, _LEVEL_RUNS = 1.0 / 32.0, 3  # of the runs of equal readings, held by one reading
-# A change is noise below this share of the readings' span, if the span has so many steps of their resolution; of fewer
-# steps each is a level.
-_NOISE_SPAN, _MIN_STEPS_OF_SPAN = 0.1, 16.0
+# A change is noise up to this share of the readings' span; of a span with fewer steps than that, no change is.
+_NOISE_SPAN = 1.0 / 16.0
 
 
 class Renewal(NamedTuple):
@@ -134,8 +133,5 @@ def not_the_loads(v: Floats) -> Bools:
     values, which, counts = np.unique(runs, return_inverse=True, return_counts=True)
     levels = (counts >= max(_LEVEL_RUNS, _LEVEL_SHARE * len(runs)))[which]
     jump = levels[:-1] & levels[1:]
-    span = float(values[-1] - values[0])
-    if span >= _MIN_STEPS_OF_SPAN * float(np.min(np.diff(values))):
-        jump &= np.abs(np.diff(runs)) > _NOISE_SPAN * span
-    out[at] = ~jump
+    out[at] = ~(jump & (np.abs(np.diff(runs)) > _NOISE_SPAN * float(values[-1] - values[0])))
     return out
