@@ -30,6 +30,7 @@ from pmtpy.analysis.characterisation._families import (
     RIVALS,
     like,
     pure_of,
+    variances,
     widths_of,
 )
 from pmtpy.analysis.characterisation._forward import METER_GRAIN, Fit, Problem, plausible, polish, problem_of
@@ -342,16 +343,27 @@ def _nearest(problem: Problem, fit: Fit, repeats_s: float) -> Fit:
 def _distinct(problem: Problem, fits: list[Fit]) -> list[Fit]:
     """Return fits without those that another one of their family makes needless.
 
-    Which has come to the same minimum, that is found once; or leaves so much less that no reading would be missed.
+    Which shows the same: that is a minimum found once more, or another place in a valley of widths, along which a
+    search would go once more. Or which leaves so much more than the best of all that no reading would be missed.
     """
-    same = SAME_SHARE * np.array([*4 * [problem.period], math.inf, problem.rate_sd])
+    least = min((f.loss for f in fits if f.family not in RIVALS), default=math.inf)
     kept: list[Fit] = []
     for fit in sorted(fits, key=lambda f: f.loss):
         own = [f for f in kept if f.family == fit.family]
-        hopeless = bool(own) and fit.loss > _HOPELESS * own[0].loss
-        if not hopeless and not any(bool(np.all(np.abs(f.point - fit.point) < same)) for f in own):
+        hopeless = bool(own) and fit.loss > _HOPELESS * least
+        if not hopeless and not any(_alike(problem, f, fit) for f in own):
             kept.append(fit)
     return kept
+
+
+def _alike(problem: Problem, one: Fit, other: Fit) -> bool:
+    """Whether what two fits of a family show is as old, at either end of the readings, and scatters as far."""
+    same = SAME_SHARE * problem.period
+    ends = problem.t[[0, -1]]
+    ages = one.lag - other.lag - (float(one.point[-1]) - float(other.point[-1])) * ends
+    parts = np.subtract(variances(one.family, one.point), variances(other.family, other.point))
+    # By variances: a width that is next to nothing beside another one is none, whatever part of nothing it is.
+    return bool(np.all(np.abs(ages) < same) and np.all(np.abs(parts) < 2.0 * same * max(one.spread, same)))
 
 
 def _profile(
