@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
-from pmtpy.analysis.characterisation.results import Series
+from pmtpy.analysis.characterisation.results import Reference
 from pmtpy.cli import procedures
 from pmtpy.cli.common import parse_options, say
 from pmtpy.cli.options import add_json, add_options, add_part, part_of
@@ -175,7 +175,7 @@ def _recorded(path: str, args: argparse.Namespace) -> Found:
     return Found.of(found, facts.get("target", ""), facts.get("identity"), polls, channel=stated, corrected_by=by)
 
 
-def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame) -> tuple[Series, bool]:
+def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame) -> tuple[Reference, bool]:
     """Return what the meter recorded, and whether one clock stamped it and the readings in ``table``."""
     if Path(args.meter).exists() and Path(args.meter).samefile(path):
         msg = f"{path} cannot be its own meter: --meter is the recording of another instrument"
@@ -185,7 +185,9 @@ def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame)
     if not power_columns(metered):  # what powers it has instead is told
         metered = read_file(args.meter, ends, skip_broken=args.skip_broken)
     power_column(metered, None, args.meter)
-    return read_series(metered, "total_W"), one_run([table, metered])
+    shown, one_clock = read_series(metered, "total_W"), one_run([table, metered])
+    del metered  # of millions of rows each column counts
+    return Reference.of(shown), one_clock
 
 
 # --- the table ---

@@ -17,7 +17,7 @@ from pmtpy.core.rows import Floats, Ints, Layout
 def moved(joules: Floats) -> npt.NDArray[np.bool_]:
     """Whether each of some rows in order, at least one, shows another count than the row before; the first does."""
     found = np.ones(len(joules), np.bool_)
-    found[1:] = np.diff(joules) != 0.0
+    found[1:] = joules[1:] != joules[:-1]
     return found
 
 

@@ -294,16 +294,20 @@ def read_series(table: pd.DataFrame, column: str, *, alone: bool = False) -> Ser
     if polling is not None:
         renewed_s = polling.renewed(t, watts)
         return Series(*polling.polls(t, watts, lost), absolute, uncut=polling.uncut, renewed_s=renewed_s)
-    known = np.isfinite(t) & np.isfinite(watts)
-    t, watts, lost = t[known], watts[known], lost[known]
-    return Series(t, watts, absolute, _bridged(t, watts, table[f"{column[:-1]}J"].to_numpy(np.float64)[known], lost))
+    joules, known = table[f"{column[:-1]}J"].to_numpy(np.float64), np.isfinite(t) & np.isfinite(watts)
+    if not known.all():  # millions of rows are not held twice where all are
+        t, watts, joules, lost = t[known], watts[known], joules[known], lost[known]
+    return Series(t, watts, absolute, _bridged(t, watts, joules, lost))
 
 
 def _bridged(t: Floats, watts: Floats, joules: Floats, lost: Ints) -> Floats | None:
     """Return cumulative energies in which lost rows are bridged by the powers either side; None if none are known."""
     if not np.all(np.isfinite(joules)):
         return None
-    spent, after = np.diff(joules), np.flatnonzero(lost[1:] > 0)
+    after = np.flatnonzero(lost[1:] > 0)
+    if not len(after):
+        return joules
+    spent = np.diff(joules)
     spent[after] = (watts[after + 1] + watts[after]) / 2.0 * (t[after + 1] - t[after])
     total = np.zeros(len(joules))
     np.cumsum(spent, out=total[1:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pmtpy.analysis.characterisation.results import Series
+from pmtpy.analysis.characterisation.results import Reference, Series
 from pmtpy.analysis.signal.clock_fit import MEETING_S, ClockFit, follow_clock, zone_shift
 from pmtpy.analysis.signal.correlogram import correlogram
 from pmtpy.analysis.signal.estimate import ONE_CLOCK_RATE, Estimate
@@ -18,7 +18,7 @@ MIN_LENGTH_S = 1.0  # of a recording: a shorter one is no use
 _MAX_END_OFF_S = 0.15  # from a stamp no end of a load was seen so far off
 
 
-def host_shift(polls: Series, updates: Updates, load: LoadIntervals | None, meter: Series | None) -> float:
+def host_shift(polls: Series, updates: Updates, load: LoadIntervals | None, meter: Reference | None) -> float:
     """What to add to the readings' times so that they are on the host's clock: the load's, or else the meter's."""
     if load is not None:
         reference, absolute = PowerTrace.of_load(load), load.absolute
@@ -36,14 +36,14 @@ def _held(updates: Updates) -> PowerTrace:
     return PowerTrace.from_samples(np.stack([updates.t_s, ends], axis=1).ravel(), np.repeat(updates.watts, 2))
 
 
-def on_one_clock(meter: Series, updates: Updates) -> tuple[ClockFit, PowerTrace]:
+def on_one_clock(meter: Reference, updates: Updates) -> tuple[ClockFit, PowerTrace]:
     """Return the meter's curve where it is: its clock is that of the readings."""
     curve = _long_enough(meter)
     middle = float((updates.t_s[0] + updates.t_s[-1]) / 2.0)
     return ClockFit(Estimate.within(0.0, _FRAME_S), Estimate.normal(0.0, ONE_CLOCK_RATE), middle), curve
 
 
-def _long_enough(meter: Series) -> PowerTrace:
+def _long_enough(meter: Reference) -> PowerTrace:
     curve = meter.curve()
     if curve.end_s - curve.start_s < MIN_LENGTH_S:
         msg = (
@@ -54,7 +54,7 @@ def _long_enough(meter: Series) -> PowerTrace:
 
 
 def meter_on_host(
-    meter: Series, load: LoadIntervals | None, updates: Updates
+    meter: Reference, load: LoadIntervals | None, updates: Updates
 ) -> tuple[ClockFit | None, PowerTrace, tuple[str, ...]]:
     """Return how the meter's clock was tied to the host's, its curve on that as far as it is known, and notes."""
     notes: tuple[str, ...] = ()

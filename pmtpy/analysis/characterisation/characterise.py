@@ -25,7 +25,7 @@ from pmtpy.analysis.characterisation.align import align
 from pmtpy.analysis.characterisation.gain import Transfer, line_of, of_means, points_of
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, CoarseReferenceError, KernelFit, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
-from pmtpy.analysis.characterisation.results import Characterisation, Series, fitted_response
+from pmtpy.analysis.characterisation.results import Characterisation, Reference, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit
@@ -66,7 +66,7 @@ def characterise(
     polls: Series,
     *,
     load: LoadIntervals | None = None,
-    meter: Series | None = None,
+    meter: Series | Reference | None = None,
     one_clock: bool = False,
 ) -> Characterisation:
     """Characterise one channel from polled readings.
@@ -80,7 +80,7 @@ def characterise(
     load : LoadIntervals, optional
         When the load was on, by the host's clock. What is found by it is found in the longest time of which all that
         it did is known (``known_s``).
-    meter : Series, optional
+    meter : Series or Reference, optional
         A reference meter. The offset and rate of its clock are fitted.
     one_clock : bool
         One clock stamped the readings and the meter's, so no offset is fitted. Ignored where a load is given, whose
@@ -97,6 +97,7 @@ def characterise(
         why = remarks.declined["update_period_ms"].after("needs the update period")
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
         return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
+    meter = Reference.of(meter) if isinstance(meter, Series) else meter
     t, watts = tidy(polls.t_s, polls.watts)
     updates = _updates(remarks, t, watts, lattice, polls.renewed_s)
     shift, same = 0.0, one_clock and load is None
@@ -167,7 +168,7 @@ def _partly(load: LoadIntervals | None, updates: Updates) -> list[str]:
 
 
 def _meter(
-    remarks: _Remarks, meter: Series | None, load: LoadIntervals | None, updates: Updates, *, one_clock: bool
+    remarks: _Remarks, meter: Reference | None, load: LoadIntervals | None, updates: Updates, *, one_clock: bool
 ) -> tuple[ClockFit | None, PowerTrace | None]:
     """Return how the meter's clock was tied to the host's, if it was, and its curve on that."""
     if meter is None:
@@ -269,7 +270,7 @@ def _transfer(
 
 
 def _coarse_transfer(
-    remarks: _Remarks, readings: PolledChannel, meter: Series | None, *, one_clock: bool
+    remarks: _Remarks, readings: PolledChannel, meter: Reference | None, *, one_clock: bool
 ) -> Transfer | None:
     """Return gain and offset beside a meter that is too coarse for the kernel: the readings, smoothed, look like it.
 

@@ -295,9 +295,9 @@ def _fits(
     """Return fits from every minimum worth following, those of a rough reference first; all updates count alike."""
     even = np.ones(len(problem.y))
     rough = replace(problem, respond=Responder(reference.thinned(problem.period / 20.0)))
-    grid = Grid.of(problem.middle + problem.t, problem.y, reference, period_s=problem.period, lead_s=lead_s)
-    fits = []
-    for family, points in seeds(grid, problem.period, within_s).items():
+    at, fits = problem.middle + problem.t, []
+    found = seeds(Grid.of(at, problem.y, reference, period_s=problem.period, lead_s=lead_s), problem.period, within_s)
+    for family, points in found.items():
         for offset, window, tau in points:
             start = np.array([offset, window, tau, _SECOND * tau if "second" in widths_of(family) else 0.0, 1.0, 0.0])
             fits.append(polish(rough, family, start, even, fixed="wander"))

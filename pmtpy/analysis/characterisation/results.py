@@ -19,6 +19,7 @@ from pmtpy.analysis.signal.estimate import Z95, Estimate, as_json
 from pmtpy.analysis.signal.trace import PowerTrace
 from pmtpy.core.response import Response
 from pmtpy.core.rows import Floats
+from pmtpy.errors import DeclinedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,40 @@ class Series:
         if self.joules is None:
             return PowerTrace.from_samples(self.t_s, self.watts).read_at(self.t_s)
         return PowerTrace.of_counter(self.t_s, self.joules).read_at(self.t_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A meter's curve as it was recorded: all that is needed of its samples, which take more memory.
+
+    Attributes
+    ----------
+    absolute : bool
+        As of :class:`Series`.
+    """
+
+    absolute: bool
+    _made: PowerTrace | DeclinedError
+
+    @staticmethod
+    def of(meter: Series) -> Reference:
+        """Make it of what a meter showed."""
+        try:
+            return Reference(meter.absolute, meter.curve())
+        except DeclinedError as error:
+            return Reference(meter.absolute, error)
+
+    def curve(self) -> PowerTrace:
+        """Return the curve.
+
+        Raises
+        ------
+        DeclinedError
+            Too few samples, or they are no numbers.
+        """
+        if isinstance(self._made, DeclinedError):
+            raise self._made
+        return self._made
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,15 +27,34 @@ _STATES = 4  # that a search comes back to: two values at hand, and a step from 
 _END_S = 0.1  # the level held beyond an end is the median over this much of the curve
 
 
-def _in_order(t_s: Floats, values: Floats, what: str) -> tuple[Floats, Floats]:
-    """Return those that come after the one before, if they make a curve."""
-    t, v = np.asarray(t_s, np.float64), np.asarray(values, np.float64)
-    keep = np.concatenate([[True], np.diff(t) > 0]) if len(t) else np.zeros(0, np.bool_)
-    t, v = t[keep], v[keep]
-    if len(t) < 3 or not np.all(np.isfinite(v)):
-        msg = f"{len(t)} {what} in order of time are too few, or are not all numbers"
+def _in_order(
+    t_s: Floats, values: Floats, what: str, among: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.bool_]:
+    """Return which come after the one before, of all or of those ``among`` them, if they make a curve."""
+    keep = np.ones(len(t_s), np.bool_) if among is None else among
+    t = t_s if keep.all() else t_s[keep]
+    if len(t):
+        keep[keep] = np.concatenate([[True], t[1:] > t[:-1]])
+    many = int(np.count_nonzero(keep))
+    if many < 3 or not np.all(np.isfinite(values)[keep]):
+        msg = f"{many} {what} in order of time are too few, or are not all numbers"
         raise DeclinedError(msg)
-    return t, v
+    return keep
+
+
+def _with_ends(values: Floats, keep: npt.NDArray[np.bool_]) -> Floats:
+    """Return those that are kept between two places for the ends of a curve; without a copy beside this where all are.
+
+    A meter has millions of samples.
+    """
+    room = np.empty(int(np.count_nonzero(keep)) + 2)
+    room[1:-1] = values if keep.all() else values[keep]
+    return room
+
+
+def _held(edges_s: Floats) -> Floats:
+    """Return the knots of a curve whose ends are held."""
+    return np.concatenate([[edges_s[0] - _HELD_ENDS_S], edges_s, [edges_s[-1] + _HELD_ENDS_S]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +72,9 @@ class PowerTrace:
     @staticmethod
     def from_samples(t_s: Floats, watts: Floats) -> PowerTrace:
         """Make a curve of samples in order of time: between two samples the mean of both."""
-        t, p = _in_order(t_s, watts, "samples of a reference")
+        t, p = np.asarray(t_s, np.float64), np.asarray(watts, np.float64)
+        keep = _in_order(t, p, "samples of a reference")
+        t, p = t[keep], p[keep]
         head = float(np.median(p[t <= t[0] + _END_S]))
         tail = float(np.median(p[t >= t[-1] - _END_S]))
         late = float(np.median(np.diff(t))) / math.sqrt(12.0)
@@ -63,15 +84,23 @@ class PowerTrace:
     @staticmethod
     def from_energy(t_s: Floats, joules: Floats) -> PowerTrace:
         """Make a curve of readings of a counter in order of time: between two readings their mean power."""
-        t, e = _in_order(t_s, joules, "readings of a counter")
-        power = np.diff(e) / np.diff(t)
-        return PowerTrace.of_levels(t, np.concatenate([power[:1], power, power[-1:]]))
+        return PowerTrace._counted(t_s, joules, None)
 
     @staticmethod
     def of_counter(t_s: Floats, joules: Floats) -> PowerTrace:
         """Make a curve of rows of a counter in order of time: one that rests has not used less power."""
-        knots = moved(joules)
-        return PowerTrace.from_energy(t_s[knots], joules[knots])
+        return PowerTrace._counted(t_s, joules, moved(joules))
+
+    @staticmethod
+    def _counted(t_s: Floats, joules: Floats, among: npt.NDArray[np.bool_] | None) -> PowerTrace:
+        t, e = np.asarray(t_s, np.float64), np.asarray(joules, np.float64)
+        keep = _in_order(t, e, "readings of a counter", among)
+        t, e = _with_ends(t, keep), _with_ends(e, keep)
+        e[1:-1] -= e[1]
+        first, last = e[2] / (t[2] - t[1]), (e[-2] - e[-3]) / (t[-2] - t[-3])
+        t[[0, -1]] = t[1] - _HELD_ENDS_S, t[-2] + _HELD_ENDS_S
+        e[[0, -1]] = -_HELD_ENDS_S * first, e[-2] + _HELD_ENDS_S * last
+        return PowerTrace(t, e, float(t[1]), float(t[-2]))
 
     @staticmethod
     def of_load(load: LoadIntervals) -> PowerTrace:
@@ -86,7 +115,7 @@ class PowerTrace:
     @staticmethod
     def of_levels(edges_s: Floats, levels: npt.ArrayLike) -> PowerTrace:
         """Make a curve of the instants at which its power changes, and the power before and after each."""
-        held = np.concatenate([[edges_s[0] - _HELD_ENDS_S], edges_s, [edges_s[-1] + _HELD_ENDS_S]])
+        held = _held(edges_s)
         joules = np.zeros(len(held))
         np.cumsum(levels * np.diff(held), out=joules[1:])
         joules -= joules[1]
@@ -99,7 +128,7 @@ class PowerTrace:
     @property
     def cell_s(self) -> float:
         """Median time between the knots that were recorded."""
-        return float(np.median(np.diff(self.rows_s)))
+        return float(np.median(np.diff(self.rows_s), overwrite_input=True))
 
     @property
     def rows_s(self) -> Floats:
@@ -141,8 +170,10 @@ class PowerTrace:
 
         The energy at those that stay is kept.
         """
-        cell = np.floor(self.t_s / step_s)
-        keep = np.concatenate([[True, True], np.diff(cell[1:-1]) > 0, [True]])
+        cell = self.rows_s / step_s
+        np.floor(cell, out=cell)
+        keep = np.concatenate([[True, True], cell[1:] > cell[:-1], [True]])
+        del cell  # of millions of knots each array counts
         keep[:-1] |= np.diff(self.t_s) > step_s
         return replace(self, t_s=self.t_s[keep], joules=self.joules[keep])
 
@@ -158,10 +189,14 @@ class PowerTrace:
         middle = (self.start_s + self.end_s) / 2.0 if about_s is None else about_s
 
         def move(t: Floats) -> Floats:
-            return np.asarray((t - middle) * (1.0 + rate) + middle + by_s, np.float64)
+            at = np.subtract(t, middle)
+            at *= 1.0 + rate
+            at += middle
+            at += by_s
+            return np.asarray(at, np.float64)
 
         ends = move(np.array([self.start_s, self.end_s]))
-        joules, holes = self.joules * (1.0 + rate), move(self.holes_s)
+        joules, holes = self.joules * (1.0 + rate) if rate else self.joules, move(self.holes_s)
         return replace(
             self, t_s=move(self.t_s), joules=joules, start_s=float(ends[0]), end_s=float(ends[1]), holes_s=holes
         )
@@ -172,9 +207,9 @@ def stayed_out(rows_s: Floats, shown_s: float = 0.0) -> npt.NDArray[np.bool_]:
 
     A gap over which no more than one of values was missed that are each shown for ``shown_s`` is none.
     """
-    gaps = np.diff(rows_s)
-    usual = float(np.median(gaps)) if len(gaps) >= MIN_UPDATES else math.inf
-    return np.asarray(gaps > max(HOLE * usual, 2.0 * shown_s), np.bool_)
+    many = len(rows_s) > MIN_UPDATES
+    usual = float(np.median(np.diff(rows_s), overwrite_input=True)) if many else math.inf
+    return np.asarray(np.diff(rows_s) > max(HOLE * usual, 2.0 * shown_s), np.bool_)
 
 
 def outside(unknown_s: Floats, start_s: float, end_s: float) -> list[tuple[float, float]]:

@@ -152,6 +152,8 @@ def late(steps: Floats, known: Floats) -> tuple[Ints, float]:
 
 def possible(recording: Recording, name: str, values: Floats, at: Ints) -> Floats:
     """Return the values with those that cannot be (infinite, or beyond any device) as NaN, and note them."""
+    if _within(values, -_GREATEST, _GREATEST):
+        return values
     with np.errstate(invalid="ignore"):
         wrong = np.flatnonzero(np.abs(values) > _GREATEST)
     if not len(wrong):

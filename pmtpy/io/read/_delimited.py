@@ -62,7 +62,10 @@ class Delimited:
 
     def _at_once(self, block: bytes) -> Columns | None:
         """Read with pyarrow. None where that is not installed, or a line is not whole."""
-        if b"\r" in block or b"\0" in block or b",0x" in block or b",0X" in block:  # pyarrow takes those for numbers
+        if b"\r" in block or b"\0" in block:
+            return None
+        # Pyarrow takes those for numbers. A single letter is looked for so much faster than three.
+        if any(x in block and b",0" + x in block for x in (b"x", b"X")):
             return None
         try:
             import pyarrow as pa
@@ -155,6 +158,34 @@ def release() -> None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()
+
+
+class Gathering:
+    """One column, as its values come: in one array, since pieces would be held beside what is made of them.
+
+    Parameters
+    ----------
+    room : int
+        About how many rows are expected; those that do not come take no memory.
+    """
+
+    def __init__(self, kind: npt.DTypeLike, room: int) -> None:
+        self._room: npt.NDArray[Any] = np.empty(room, kind)
+        self._rows = 0
+
+    def take(self, values: npt.NDArray[Any]) -> None:
+        """Take the next values; where there is no room for them, there will be for twice as many."""
+        end = self._rows + len(values)
+        if end > len(self._room):
+            room = np.empty(max(end, 2 * len(self._room)), self._room.dtype)
+            room[: self._rows] = self._room[: self._rows]
+            self._room = room
+        self._room[self._rows : end] = values
+        self._rows = end
+
+    def values(self) -> npt.NDArray[Any]:
+        """Return those that were taken."""
+        return self._room[: self._rows]
 
 
 def joined(parts: Sequence[tuple[Columns, Ints]], kinds: Mapping[str, Kind]) -> tuple[Columns, Ints]:

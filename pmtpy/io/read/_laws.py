@@ -86,7 +86,8 @@ class _Law:
                 most = float(np.nanmedian(since))
             span[moves], most_s[moves] = since, np.maximum(since, most)
         mean = (watts[1:] + watts[:-1]) / 2 if self.rule == _TRAPEZOID else watts[1:]
-        expected = np.clip(risen, *np.sort([mean * span, mean * most_s], axis=0))
+        one, other = mean * span, mean * most_s
+        expected = np.clip(risen, np.minimum(one, other), np.maximum(one, other))
         share = _OFF if self._told else _BY_FAR
         with np.errstate(invalid="ignore"):
             off = np.abs(risen - expected) > (

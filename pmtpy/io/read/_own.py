@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pmtpy.io.columns import FIXED, summed
 from pmtpy.io.read import _check, _sidecar
-from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Kind, release
+from pmtpy.io.read._delimited import FLOAT, INT, TEXT, Columns, Delimited, Gathering, Kind, release
 from pmtpy.io.read._integrated import Integrated
 from pmtpy.io.read._laws import EnergyLaws, RowLaws, contradictions
 from pmtpy.io.read._parts import Part
@@ -27,6 +27,7 @@ KIND = "pmtpy CSV"
 _START = ",".join(FIXED).encode() + b","
 _KINDS: dict[str, Kind] = {"marker": TEXT, "lost": INT}
 _VALUE = 8  # bytes
+_MARGIN = 1.05  # of the rows that are expected
 _ROUGHLY = 0.5  # an estimate of the rows from a part of the file is not off by more than this factor
 
 
@@ -60,7 +61,9 @@ def read(recording: Recording, part: Part) -> pd.DataFrame:
         rows = len(columns["elapsed"])
         if gathered.rows == 0 and part.whole and not recording.packed and rows:
             size = recording.path.stat().st_size
-            recording.budget.allow(_ROUGHLY * rows * size / so_far * len(names) * _VALUE, f"its {size / 1e9:.3g} GB")
+            expected = rows * size / so_far
+            recording.budget.allow(_ROUGHLY * expected * len(names) * _VALUE, f"its {size / 1e9:.3g} GB")
+            gathered.expect(expected)
         if not gathered.take(columns):
             break
     recording.judge()
@@ -111,8 +114,14 @@ class _Gathered:
         self._part = part
         asked = {*FIXED, f"{recording.only}_W", f"{recording.only}_J"}
         held = [n for n in names if n != "marker" and (recording.only is None or n in asked)]
-        self._pieces: dict[str, list[npt.NDArray[Any]]] = {n: [] for n in held}
+        self._names = held
+        self.expect(0)
         self._labels: list[tuple[int, str]] = []
+
+    def expect(self, rows: float) -> None:
+        """Make room for about so many rows."""
+        room = int(_MARGIN * rows)
+        self._held = {n: Gathering(_KINDS.get(n, FLOAT), room) for n in self._names}
 
     def take(self, columns: Columns) -> bool:
         """Take the rows that belong to the part; return whether more may follow."""
@@ -120,24 +129,19 @@ class _Gathered:
         if not found:
             return True
         rows = self._part.rows(columns["elapsed"], self.rows)
-        for name, pieces in self._pieces.items():
-            values = columns[name]
-            pieces.append(values[rows] if found == rows.stop - rows.start else values[rows].copy())
+        for name, column in self._held.items():
+            column.take(columns[name][rows])
         marker = columns["marker"][rows]
         self._labels += [(self.rows + int(row), str(marker[row])) for row in np.flatnonzero(marker != "")]
         self.rows += rows.stop - rows.start
-        self._recording.budget.allow(self.rows * len(self._pieces) * _VALUE * 2, f"the {self.rows} rows read so far")
+        self._recording.budget.allow(self.rows * len(self._held) * _VALUE * 2, f"the {self.rows} rows read so far")
         return rows.stop == found and (self._part.max_rows is None or self.rows < self._part.max_rows)
-
-    def _columns(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        for name in list(self._pieces):
-            joined = np.concatenate([np.empty(0, _KINDS.get(name, FLOAT)), *self._pieces.pop(name)])
-            release()
-            yield name, joined
 
     def table(self) -> pd.DataFrame:
         """Make the table."""
-        return finished(self._recording, dict(self._columns()), self._labels, self._part, KIND)
+        release()
+        columns = {name: column.values() for name, column in self._held.items()}
+        return finished(self._recording, columns, self._labels, self._part, KIND)
 
 
 def finished(

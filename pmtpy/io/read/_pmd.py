@@ -9,6 +9,7 @@ scale the voltage of the third pair by 7.5 mV, a slip; neither is done here. The
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from pmtpy.core.rows import Floats, Ints
 from pmtpy.io.read import _check
-from pmtpy.io.read._delimited import FLOAT, Delimited
+from pmtpy.io.read._delimited import FLOAT, Columns, Delimited, Gathering
 from pmtpy.io.read._recording import Recording
 from pmtpy.io.read._table import Power, RecordedCurve, table
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METER, STAMPS = "PMD recording", "load time stamps"  # what recordings of these two kinds are called
-_RECORD, _PAIRS = 18, 4  # bytes of a record, and pairs of voltage and current in it
+_RECORD = 18  # bytes
+_NAMES = ("pair1", "pair2", "pair3", "pair4")  # of voltage and current in a record
 # Named in the scripts of Yang et al. (others there: 2933.5, 2938), and in the middle of what fits to the loads of their
 # sessions give: 2933.26 and 2936.10. As of the live meter, ``backends.pmd``.
 _TICKS_PER_MS = 2934.5
@@ -50,31 +52,24 @@ def recognises(recording: Recording) -> bool:
 def read(recording: Recording) -> pd.DataFrame:
     """Read a recording that was recognised."""
     recording.unit = "record"
-    content = recording.content(_COST)
-    count, rest = divmod(len(content), _RECORD)
-    if rest:
-        recording.broken(count + 1, f"a record that is cut: {rest} of {_RECORD} bytes")
-    words = np.frombuffer(content, "<u2", count * 9).reshape(-1, 9)
-    at: Ints = np.arange(1, count + 1)
-    wrong = np.bitwise_or.reduce(words[:, 1:], axis=1) & 0xF != 0
-    if wrong.any():
-        for number in at[wrong].tolist():
-            recording.broken(number, "it is not a record: bits are set that the device never sets")
-        words, at = words[~wrong], at[~wrong]
-    if not len(words):
+    found, room = dict[str, Gathering](), recording.path.stat().st_size // _RECORD
+    for words, at in _records(recording):
+        for name, values in _columns(words, at, recording.only).items():
+            found.setdefault(name, Gathering(values.dtype, room)).take(values)
+    columns = {name: found.pop(name).values() for name in list(found)}
+    if not columns or not len(columns["at"]):
         raise recording.error("there is no record in it")
-    steps: Ints = np.mod(np.diff(words[:, 0].astype(np.int64)), 2**16)
+    steps = np.diff(columns.pop("ticks"))  # of 16 bits, as the clock has, which goes round
     rate = recording.ticks_per_ms or _TICKS_PER_MS
-    elapsed = np.concatenate([[0], np.cumsum(steps)]) / (rate * 1000)
+    elapsed = np.zeros(len(steps) + 1)
+    np.cumsum(steps, out=elapsed[1:])
+    elapsed /= rate * 1000
     usual = max(1.0, float(np.median(steps))) if len(steps) else 1.0
-    lost, late = np.zeros(len(words), np.int64), np.flatnonzero(steps > _STRETCHED * usual)
+    lost, late = np.zeros(len(elapsed), np.int64), np.flatnonzero(steps > _STRETCHED * usual)
     lost[late + 1] = np.rint(steps[late] / usual) - 1
-    total, powers = np.zeros(len(words)), list[Power]()
-    for i in range(_PAIRS):
-        volts, amperes = (_codes(words[:, 1 + 2 * i + j]) * scale for j, scale in enumerate((_VOLTS, _AMPERES)))
-        pair = Power(f"pair{i + 1}", volts * amperes, volts, amperes)
-        total += pair.watts
-        powers += [pair] if recording.only in {None, pair.name} else []
+    powers = tuple(
+        Power(name, *(columns[f"{name}_{unit}"] for unit in "WVA")) for name in _NAMES if f"{name}_W" in columns
+    )
     start = _start(recording)
     where = "from PMD_start_ts.txt" if start is not None else "PMD_start_ts.txt is not beside it, so no Unix time"
     given = (
@@ -87,15 +82,44 @@ def read(recording: Recording) -> pd.DataFrame:
         RecordedCurve(
             None if start is None else start + elapsed,
             elapsed,
-            at,
-            Power("total", total),
-            tuple(powers),
+            columns["at"],
+            Power("total", columns["total_W"]),
+            powers,
             lost=lost,
         ),
         kind=METER,
         clock=f"device ticks, {rate:g} per ms ({given}); {where}",
         total="sum of the four pairs, negative currents kept (its authors clamp them: 0.6 W for an idle pair)",
     )
+
+
+def _records(recording: Recording) -> Iterator[tuple[npt.NDArray[np.uint16], Ints]]:
+    """Yield the words of whole records, some megabytes at a time, and their numbers; what is none is noted."""
+    count, rest = 0, b""
+    for part in recording.parts(_COST):
+        content = rest + part
+        many = len(content) // _RECORD
+        words, rest = np.frombuffer(content, "<u2", many * 9).reshape(-1, 9), content[many * _RECORD :]
+        at: Ints = np.arange(count + 1, count + many + 1)
+        count += many
+        wrong = np.bitwise_or.reduce(words[:, 1:], axis=1) & 0xF != 0
+        for number in at[wrong].tolist():
+            recording.broken(number, "it is not a record: bits are set that the device never sets")
+        yield (words[~wrong], at[~wrong]) if wrong.any() else (words, at)
+    if rest:
+        recording.broken(count + 1, f"a record that is cut: {len(rest)} of {_RECORD} bytes")
+
+
+def _columns(words: npt.NDArray[np.uint16], at: Ints, only: str | None) -> Columns:
+    """Return the numbers of some records, their ticks, their total power, and the pairs that are asked for."""
+    columns: Columns = {"at": at, "ticks": words[:, 0].astype(np.uint16), "total_W": np.zeros(len(words))}
+    for i, name in enumerate(_NAMES):
+        volts, amperes = (_codes(words[:, 1 + 2 * i + j]) * scale for j, scale in enumerate((_VOLTS, _AMPERES)))
+        watts = volts * amperes
+        columns["total_W"] += watts
+        if only in {None, name}:
+            columns |= {f"{name}_V": volts, f"{name}_A": amperes, f"{name}_W": watts}
+    return columns
 
 
 def _codes(words: npt.NDArray[np.uint16]) -> Floats:

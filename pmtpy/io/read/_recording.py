@@ -111,13 +111,16 @@ class Recording:
 
     def content(self, cost: int = 1) -> bytes:
         """Return everything; refused if it takes more memory than there is, at ``cost`` bytes for each of its bytes."""
-        parts, size = [], 0
+        return b"".join(self.parts(cost))
+
+    def parts(self, cost: int = 1) -> Iterator[bytes]:
+        """Yield everything, some megabytes at a time; refused as :meth:`content` is."""
+        size = 0
         with self._opened() as file:
             while part := self._take(file, _BLOCK):
-                parts.append(part)
                 size += len(part)
                 self.budget.allow(size * cost, f"the recording of {size / 1e6:.0f} MB or more")
-        return b"".join(parts)
+                yield part
 
     def blocks(self, first: int = 2, cost: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield the lines from ``first`` (1 or 2) on, some megabytes at a time, and the number of the first of them.

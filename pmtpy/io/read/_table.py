@@ -58,13 +58,19 @@ def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> 
     has an end without a value, adds no energy. Where none is known there is none at all, not a zero.
     """
     seconds, watts = np.diff(elapsed), power.watts
-    pieces = seconds * (watts[1:] if power.mean else (watts[1:] + watts[:-1]) / 2)
+    joules = np.zeros(len(elapsed))
+    pieces = joules[1:]  # of millions of rows each array of its own counts
+    if power.mean:
+        np.multiply(seconds, watts[1:], out=pieces)
+    else:
+        np.add(watts[1:], watts[:-1], out=pieces)
+        pieces /= 2
+        pieces *= seconds
     without = ~np.isfinite(pieces) | unknown[1:]
     if without.all() and not (len(watts) == 1 and np.isfinite(watts[0])):
         return np.full(len(elapsed), np.nan), float(seconds.sum())
     pieces[without] = 0.0
-    joules = np.zeros(len(elapsed))
-    np.cumsum(pieces, out=joules[1:])
+    np.cumsum(pieces, out=pieces)
     return joules, float(seconds[without].sum())
 
 
