@@ -187,7 +187,7 @@ def _metered(path: str, args: argparse.Namespace, cut: Cut, table: pd.DataFrame)
     power_column(metered, None, args.meter)
     shown, one_clock = read_series(metered, "total_W"), one_run([table, metered])
     del metered  # of millions of rows each column counts
-    return Reference.of(shown), one_clock
+    return Reference(shown), one_clock
 
 
 # --- the table ---

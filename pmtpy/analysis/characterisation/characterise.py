@@ -23,7 +23,7 @@ from pmtpy.analysis.characterisation._step_response import (
 )
 from pmtpy.analysis.characterisation.align import align
 from pmtpy.analysis.characterisation.gain import Transfer, line_of, of_means, points_of
-from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, CoarseReferenceError, KernelFit, refuse_coarse
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, CoarseReferenceError, KernelFit, is_coarse, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Reference, Series, fitted_response
 from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
@@ -81,7 +81,7 @@ def characterise(
         When the load was on, by the host's clock. What is found by it is found in the longest time of which all that
         it did is known (``known_s``).
     meter : Series or Reference, optional
-        A reference meter. The offset and rate of its clock are fitted.
+        A reference meter. The offset and rate of its clock are fitted. A Reference serves once.
     one_clock : bool
         One clock stamped the readings and the meter's, so no offset is fitted. Ignored where a load is given, whose
         stamps tie the two clocks.
@@ -97,7 +97,7 @@ def characterise(
         why = remarks.declined["update_period_ms"].after("needs the update period")
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
         return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
-    meter = Reference.of(meter) if isinstance(meter, Series) else meter
+    meter = Reference(meter) if isinstance(meter, Series) else meter
     t, watts = tidy(polls.t_s, polls.watts)
     updates = _updates(remarks, t, watts, lattice, polls.renewed_s)
     shift, same = 0.0, one_clock and load is None
@@ -113,6 +113,8 @@ def characterise(
     readings = PolledChannel(np.asarray(t + shift, np.float64), watts, updates)
     remarks.notes += _partly(load, updates)
     clock, curve = _meter(remarks, meter, load, updates, one_clock=same)
+    if meter is not None and curve is not None and not is_coarse(curve.cell_s, updates.period_s):
+        meter.let_go()
     fit = remarks.attempt("kernel", lambda: _kernel(remarks, updates, load, (clock, curve), lattice))
     step = remarks.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock

@@ -188,11 +188,16 @@ class KernelFit:
         """
         window = self.best.window_s.value if self.best.window_s is not None else 0.0
         tau = self.best.tau_s.value if self.best.tau_s is not None else 0.0
-        if window + 2.0 * tau < MIN_FINENESS * cell_s and cell_s * MIN_FINENESS > period_s:
+        if window + 2.0 * tau < MIN_FINENESS * cell_s and is_coarse(cell_s, period_s):
             raise CoarseReferenceError(_coarse(cell_s, "these readings"))
         shapes = tuple(shape.by_means(cell_s) for shape in self.shapes)
         rivals = tuple(shape.by_means(cell_s) for shape in self.rivals)
         return replace(self, best=self.best.by_means(cell_s), shapes=shapes, rivals=rivals)
+
+
+def is_coarse(cell_s: float, period_s: float) -> bool:
+    """Whether a reference may have too few readings to show over which time a sensor averages."""
+    return cell_s * MIN_FINENESS > period_s
 
 
 def refuse_coarse(cell_s: float, period_s: float) -> None:

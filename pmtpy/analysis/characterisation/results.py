@@ -65,26 +65,22 @@ class Series:
         return PowerTrace.of_counter(self.t_s, self.joules).read_at(self.t_s)
 
 
-@dataclass(frozen=True, slots=True)
 class Reference:
-    """A meter's curve as it was recorded: all that is needed of its samples, which take more memory.
+    """A meter's curve as it was recorded, for one characterisation: that owns it, and lets it go once it has moved it.
 
-    Attributes
-    ----------
-    absolute : bool
-        As of :class:`Series`.
+    Of millions of samples each array counts: neither the samples nor the curve are held longer than they are needed.
     """
 
-    absolute: bool
-    _made: PowerTrace | DeclinedError
+    __slots__ = ("_curve", "_declined", "absolute")
 
-    @staticmethod
-    def of(meter: Series) -> Reference:
-        """Make it of what a meter showed."""
+    def __init__(self, meter: Series) -> None:
+        self.absolute = meter.absolute  # as of Series
+        self._curve: PowerTrace | None = None
+        self._declined = DeclinedError("the meter was looked at already")
         try:
-            return Reference(meter.absolute, meter.curve())
+            self._curve = meter.curve()
         except DeclinedError as error:
-            return Reference(meter.absolute, error)
+            self._declined = error
 
     def curve(self) -> PowerTrace:
         """Return the curve.
@@ -92,11 +88,15 @@ class Reference:
         Raises
         ------
         DeclinedError
-            Too few samples, or they are no numbers.
+            Too few samples, or they are no numbers; or it was let go.
         """
-        if isinstance(self._made, DeclinedError):
-            raise self._made
-        return self._made
+        if self._curve is None:
+            raise self._declined
+        return self._curve
+
+    def let_go(self) -> None:
+        """Hold the curve no longer."""
+        self._curve = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,9 @@ class PowerTrace:
 
     def watts(self) -> Floats:
         """Power between the knots, shape (n,)."""
-        return np.asarray(np.diff(self.joules) / np.diff(self.t_s), np.float64)
+        power = np.diff(self.joules)
+        power /= np.diff(self.t_s)
+        return power
 
     @property
     def cell_s(self) -> float:
@@ -331,4 +333,5 @@ def _behind(t: Floats, power: Floats, tau_s: float) -> Floats:
     states[1:] *= power
     band = np.empty((2, len(t)), order="F")  # of which the diagonal is taken for ones
     np.negative(kept, out=band[1, :-1])
+    del kept
     return np.asarray(dtbsv(1, band, states, lower=1, diag=1, overwrite_x=1), np.float64)

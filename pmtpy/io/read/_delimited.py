@@ -184,8 +184,9 @@ class Gathering:
         self._rows = end
 
     def values(self) -> npt.NDArray[Any]:
-        """Return those that were taken."""
-        return self._room[: self._rows]
+        """Return those that were taken; no more can be."""
+        self._room.resize(self._rows, refcheck=False)
+        return self._room
 
 
 def joined(parts: Sequence[tuple[Columns, Ints]], kinds: Mapping[str, Kind]) -> tuple[Columns, Ints]:

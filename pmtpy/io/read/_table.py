@@ -17,7 +17,7 @@ from pmtpy.io.read._recording import Recording
 if TYPE_CHECKING:
     import pandas as pd
 
-_CHUNK_ROWS = 1 << 16  # rows of the column of labels
+_CHUNK_ROWS = 1 << 16  # rows that are worked on at once, where whole columns beside the table take too much memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +57,23 @@ def integrate(elapsed: Floats, power: Power, unknown: npt.NDArray[np.bool_]) -> 
     Momentary powers are joined by straight lines; means hold since the row before. An interval that is unknown, or
     has an end without a value, adds no energy. Where none is known there is none at all, not a zero.
     """
-    seconds, watts = np.diff(elapsed), power.watts
-    joules = np.zeros(len(elapsed))
+    watts, joules = power.watts, np.zeros(len(elapsed))
     pieces = joules[1:]  # of millions of rows each array of its own counts
     if power.mean:
-        np.multiply(seconds, watts[1:], out=pieces)
+        pieces[:] = watts[1:]
     else:
         np.add(watts[1:], watts[:-1], out=pieces)
         pieces /= 2
-        pieces *= seconds
+    for start in range(0, len(pieces), _CHUNK_ROWS):
+        pieces[start : start + _CHUNK_ROWS] *= np.diff(elapsed[start : start + _CHUNK_ROWS + 1])
     without = ~np.isfinite(pieces) | unknown[1:]
+    rows = np.flatnonzero(without)
+    uncovered_s = float((elapsed[rows + 1] - elapsed[rows]).sum())
     if without.all() and not (len(watts) == 1 and np.isfinite(watts[0])):
-        return np.full(len(elapsed), np.nan), float(seconds.sum())
+        return np.full(len(elapsed), np.nan), uncovered_s
     pieces[without] = 0.0
     np.cumsum(pieces, out=pieces)
-    return joules, float(seconds[without].sum())
+    return joules, uncovered_s
 
 
 def table(recording: Recording, curve: RecordedCurve, *, kind: str, clock: str, total: str) -> pd.DataFrame:
