@@ -97,29 +97,29 @@ def characterise(
         why = remarks.declined["update_period_ms"].after("needs the update period")
         names = ("step", "kernel", "gradient", "intercept_w", "energy")
         return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
-    meter = Reference(meter) if isinstance(meter, Series) else meter
+    beside = Reference(meter) if isinstance(meter, Series) else meter
     t, watts = tidy(polls.t_s, polls.watts)
     updates = _updates(remarks, t, watts, lattice, polls.renewed_s)
     shift, same = 0.0, one_clock and load is None
-    if load is not None or meter is not None:
-        moved = 0.0 if same else remarks.attempt("kernel", lambda: host_shift(polls, updates, load, meter))
+    if load is not None or beside is not None:
+        moved = 0.0 if same else remarks.attempt("kernel", lambda: host_shift(polls, updates, load, beside))
         if moved is None:
             remarks.declined["meter"] = remarks.declined["kernel"]
-            load = meter = None
+            load = beside = None
         shift = moved or 0.0
         if abs(shift) > 1.0:
             remarks.notes.append(f"the readings' clock was shifted by {shift:+.3f} s to meet the reference")
     updates = updates.shifted(shift)
     readings = PolledChannel(np.asarray(t + shift, np.float64), watts, updates)
     remarks.notes += _partly(load, updates)
-    clock, curve = _meter(remarks, meter, load, updates, one_clock=same)
-    if meter is not None and curve is not None and not is_coarse(curve.cell_s, updates.period_s):
-        meter.let_go()
+    clock, curve = _meter(remarks, beside, load, updates, one_clock=same)
+    if beside is not None and curve is not None and not is_coarse(curve.cell_s, updates.period_s):
+        beside.let_go()
     fit = remarks.attempt("kernel", lambda: _kernel(remarks, updates, load, (clock, curve), lattice))
     step = remarks.attempt("step", lambda: _step(updates, load, fit, lattice.poll_s))
     hosted = polls.absolute == load.absolute if load is not None else one_clock
     offset = _offset(remarks, fit, clock, hosted=hosted)
-    transfer = _coarse_transfer(remarks, readings, meter, one_clock=same)
+    transfer = _coarse_transfer(remarks, readings, beside, one_clock=same)
     transfer = transfer or _transfer(remarks, updates, curve, fit, clock)
     # Stamps say where a block lies on a meter's clock, and on that of the readings, where they are tied to it.
     energy = _energies(remarks, readings, curve, load if clock is not None else None, (lattice, fit, transfer))

@@ -52,11 +52,6 @@ def _with_ends(values: Floats, keep: npt.NDArray[np.bool_]) -> Floats:
     return room
 
 
-def _held(edges_s: Floats) -> Floats:
-    """Return the knots of a curve whose ends are held."""
-    return np.concatenate([[edges_s[0] - _HELD_ENDS_S], edges_s, [edges_s[-1] + _HELD_ENDS_S]])
-
-
 @dataclass(frozen=True, slots=True)
 class PowerTrace:
     """Power that is constant between knots, with its ends held at their levels."""
@@ -115,7 +110,7 @@ class PowerTrace:
     @staticmethod
     def of_levels(edges_s: Floats, levels: npt.ArrayLike) -> PowerTrace:
         """Make a curve of the instants at which its power changes, and the power before and after each."""
-        held = _held(edges_s)
+        held = np.concatenate([[edges_s[0] - _HELD_ENDS_S], edges_s, [edges_s[-1] + _HELD_ENDS_S]])
         joules = np.zeros(len(held))
         np.cumsum(levels * np.diff(held), out=joules[1:])
         joules -= joules[1]

@@ -68,7 +68,9 @@ def read(recording: Recording) -> pd.DataFrame:
     lost, late = np.zeros(len(elapsed), np.int64), np.flatnonzero(steps > _STRETCHED * usual)
     lost[late + 1] = np.rint(steps[late] / usual) - 1
     powers = tuple(
-        Power(name, *(columns[f"{name}_{unit}"] for unit in "WVA")) for name in _NAMES if f"{name}_W" in columns
+        Power(name, columns[f"{name}_W"], columns[f"{name}_V"], columns[f"{name}_A"])
+        for name in _NAMES
+        if f"{name}_W" in columns
     )
     start = _start(recording)
     where = "from PMD_start_ts.txt" if start is not None else "PMD_start_ts.txt is not beside it, so no Unix time"
