@@ -38,9 +38,8 @@ def test_a_counter_that_rests_or_stands_twice_makes_the_curve_of_its_moves() -> 
 
 def test_kernels_along_a_valley_of_widths_are_one_and_others_are_not() -> None:
     t = 0.1 * np.arange(100.0)
-    load = PowerTrace.from_samples(
-        np.arange(-5.0, 15.0, 1e-3), 60.0 + 100.0 * (np.arange(-5.0, 15.0, 1e-3) % 0.7 > 0.3)
-    )
+    at = np.arange(-5.0, 15.0, 1e-3)
+    load = PowerTrace.from_samples(at, np.asarray(60.0 + 100.0 * (at % 0.7 > 0.3), np.float64))
     problem = problem_of(Updates(np.arange(100), t, load.until(t + 0.01) - load.until(t), 0.1), load, metered=True)
 
     def fit(window_s: float, tau_s: float) -> Fit:
