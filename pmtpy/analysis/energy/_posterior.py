@@ -436,20 +436,18 @@ class _Told:
 
 
 def _drawn_out(left: Floats, right: Floats, terms: Terms, felt: Floats, scattered: float) -> tuple[Floats, Floats]:
-    """Return the normal equations with a rise that is no longer drawn to nothing by switches that are off.
+    """Return the normal equations with a rise that is not drawn to nothing by stamps that scatter.
 
-    Of what readings tell of the rise, up to ``scattered`` is told by switches that are off instead of by a load that
-    varies: errors in variables (Fuller, Measurement Error Models, 1987, 1.2). Half of that is taken away where it is
-    little, and all where it may be all; and what readings tell is less sure by what is not known of it.
+    Of what readings tell of the rise, up to ``scattered`` is told by what stamps scatter by about a load that is
+    regular, which no power follows: errors in variables (Fuller, Measurement Error Models, 1987, 1.2). So much less is
+    known, all of it where a load keeps step and readings show nothing else; where they show its blocks it is little.
     """
     spread = np.linalg.inv(left)
     known, before = 1.0 / float(felt @ spread @ felt), 1.0 / float(felt**2 @ terms.sd**2)
     told = known - before
     rise = float(felt @ spread @ right) * known - before * float(felt @ terms.mean)
-    share = min(scattered / told, 1.0) if told > 0.0 else 1.0
-    true = max(told * (1.0 - share) * (1.0 + share / 2.0), 1e-9 * known)
-    tells = true / (1.0 + (rise / true * max(told - true, 0.0)) ** 2 / (3.0 * true))
-    return left + (tells - told) * np.outer(felt, felt), right + (tells / true - 1.0) * rise * felt
+    share = min(scattered / told, 1.0 - 1e-9) if told > 0.0 else 0.0
+    return left - share * told * np.outer(felt, felt), right - share * rise * felt
 
 
 @dataclass(frozen=True, slots=True)

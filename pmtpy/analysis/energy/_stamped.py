@@ -102,9 +102,12 @@ class StampedLoad:
         mean = np.append([most / 2.0, early], np.zeros(5 + len(slow)))
         sd = np.maximum([most / math.sqrt(12.0), early_sd, late, wide, highest, 0.0, 0.0, *slow], _NOTHING)
         even, left_s, scatter_s = _evened(load)
-        scatter2 = np.tile(np.fmin(_OFF_S, scatter_s) ** 2, len(load.on_s))
+        # Of a load whose switches are as they come, a stamp is all that is known of each: what it is off by is no part
+        # of what it differs by from its neighbours, and draws nothing (Berkson, JASA 45, 1950).
+        most_s = _OFF_S**2 / np.fmax(scatter_s, _OFF_S)
+        scatter2 = np.tile(np.fmin(most_s, scatter_s) ** 2, len(load.on_s))
         half = replace(load, on_s=(load.on_s + even.on_s) / 2.0, off_s=(load.off_s + even.off_s) / 2.0)
-        off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(_OFF_S, left_s)]) ** 2, len(load.on_s))
+        off2 = np.tile(np.stack([np.full(2, _OFF_S), np.fmin(most_s, left_s)]) ** 2, len(load.on_s))
         inside = np.diff(load.on_s[(load.on_s > t_s[0]) & (load.on_s < t_s[-1])])
         telling = len(inside) >= _MIN_TELLING - 1 and float(np.median(inside)) > _TELLING_S
         other = _unknown(load, response, t_s)
