@@ -38,8 +38,8 @@ _MIN_NOISE_SHARE = 1e-4  # of the highest reading: noise; of its variance, in a 
 class Rising:
     """What is not known of the switches behind the first unknown, the rise of a load."""
 
-    # shape (e,) and (2, e); their instants; the variance of each about its stamp, and that part of it by which the
-    # stamp is off
+    # shape (e,) and (2, e); their instants; the variance of each about its stamp, and how much of what the stamps
+    # differ by that is
     at_s: Floats
     off2: Floats
     rise2: float  # mean square of the rise: a switch that is off by a while is so much power that is there or is not
