@@ -25,7 +25,7 @@ class Found(NamedTuple):
     @classmethod
     def judged(cls, channel: Channel, as_shown: IntervalStatistics) -> Found:
         """Judge what was seen of a channel."""
-        one = lag_corrected(channel, as_shown)
+        one = lag_corrected(as_shown)
         corrected = "" if one is as_shown else LAG_CORRECTED
         return cls(channel, one.joules, one.uncovered_s, uncertainty_budget(channel, one), corrected)
 

@@ -76,7 +76,7 @@ class Causes:
             "edges": self.edges(),
             "ahead": self.ahead(),
             # one end is let in, one left out: the power is that of an earlier interval
-            "lag": abs(self.seen.late_joules),
+            "lag": math.hypot(self.seen.late_joules, self.seen.lag_joules),
             "clock": self.seen.clock_joules,  # all rows may be shifted by as much
             "sampling": self.sampling(),
             "unresolved": self.unresolved(),

@@ -67,7 +67,9 @@ class IntervalStatistics(NamedTuple):
     curvature_watts: float = 0.0
     # deviation of single readings, where the channel does not state it: from the smaller changes seen
     noise_watts: float = 0.0
-    late_joules: float = 0.0  # by how much the energy would be higher with the readings counted from when they happened
+    # by how much the energy would be higher with the readings counted from when they happened, by a lag that is stated
+    late_joules: float = 0.0
+    lag_joules: float = 0.0  # what is open of the lag, standard uncertainty; all of it where it is a guess
     extrapolated_s: float = 0.0  # for how long the power of the newest row was taken to go on, up to the end
     peak_watts: float = 0.0  # largest power seen in or next to the interval
     range_watts: tuple[float, float] = (0.0, 0.0)  # lowest and highest power seen in and around it

@@ -101,15 +101,15 @@ def may_be_lag_corrected(channel: Channel) -> bool:
     return stated and channel.energy_method is EnergyMethod.TRAPEZOID
 
 
-def lag_corrected(channel: Channel, seen: IntervalStatistics) -> IntervalStatistics:
+def lag_corrected(seen: IntervalStatistics) -> IntervalStatistics:
     """Move the readings of a momentary power back by the lag that its channel states.
 
     Afterwards only the uncertainty of the lag remains. Nothing is changed where the lag is a guess, or where the energy
     at one of the ends is not known.
     """
-    if not may_be_lag_corrected(channel) or seen.uncovered_s or not seen.late_joules:
+    if seen.uncovered_s or not seen.late_joules:
         return seen
-    return seen._replace(joules=seen.joules + seen.late_joules, late_joules=LAG_U * seen.late_joules)
+    return seen._replace(joules=seen.joules + seen.late_joules, late_joules=0.0)
 
 
 def _sorted(
@@ -219,7 +219,7 @@ class _Together:
         # The age is uniform up to ``aged``, perhaps the same for all rows. Its mean is part of a lag that is corrected.
         age_u = aged / math.sqrt(12.0 if may_be_lag_corrected(self.like) else 3.0)
         time_u = math.hypot(interval.time_u_s, age_u) if self.power else interval.time_u_s
-        late, clock = self._energies(length, time_u)
+        late, lag_u, clock = self._energies(length, time_u).tolist()
         if interval.missing_s and length > 0.0:
             share = interval.missing_s / length
             clock = [math.hypot(c, share * interval.joules[i]) for c, i in zip(clock, columns, strict=True)]
@@ -245,7 +245,8 @@ class _Together:
                 alternating_watts=alternating[i],
                 curvature_watts=curvature[i],
                 noise_watts=0.0 if channel.noise else noise[i],
-                late_joules=0.0 if between else late[i],  # there it is part of what is open
+                late_joules=late[i],
+                lag_joules=0.0 if between else lag_u[i],  # there it is part of what is open
                 extrapolated_s=ahead,
                 peak_watts=peaks[i],
                 range_watts=(lowest[i], highest[i]),
@@ -428,40 +429,46 @@ class _Together:
 
     # -- energies --------------------------------------------------------------------------------------------------
 
-    def _energies(self, length: float, time_u: float) -> tuple[list[float], list[float]]:
-        """By how much the energy is late, and what the clock costs."""
-        instants = self._late_instants(length)
-        if not time_u:
-            run = self._running(np.array(instants))
-            return self._late(run, length), [0.0] * len(run)
-        by = time_u * np.concatenate([SHIFTS, -SHIFTS])
-        run = self._running(np.concatenate([instants, by, length + by]))
-        starts, ends = np.split(run[:, len(instants) :], 2, axis=1)
-        changes = ends - starts - (run[:, 2] - run[:, 0])[:, None]
-        later, earlier = np.split(changes, 2, axis=1)
-        return self._late(run, length), moved_either_way(later, earlier).tolist()
+    def _energies(self, length: float, time_u: float) -> Floats:
+        """By how much the energy is late, and what is open of that and of the clock, shape (3, g).
+
+        A lag that is stated is corrected: what is open of it, and of the clock, is so about the instants that are
+        found by it. Where it is a guess the rows may be as late as that, and are not early.
+        """
+        corrected = may_be_lag_corrected(self.like)
+        to, lag_u = (self.lag, LAG_U * self.lag) if corrected else (0.0, self.lag)
+        by = np.outer([lag_u, time_u], np.concatenate([SHIFTS, -SHIFTS]))
+        found = self._shifted(np.append(to, to + by.ravel()), length)
+        changes = (found[:, 2:] - found[:, 1:2]).reshape(len(found), 2, 2, -1)
+        later, earlier = changes[:, :, 0], changes[:, :, 1]
+        if not corrected:
+            earlier[:, 0] = 0.0
+        return np.vstack((found[:, 1] - found[:, 0], moved_either_way(later, earlier).T))
 
     def late(self, length: float) -> list[float]:
         """By how much the energy is late, alone."""
         if not len(self.t):
             return [0.0] * len(self.p)
-        return self._late(self._running(np.array(self._late_instants(length))), length)
+        as_shown, found = self._shifted(np.array([self.lag]), length).T
+        late: list[float] = (found - as_shown).tolist()
+        return late
 
-    def _late_instants(self, length: float) -> list[float]:
-        shift = self.lag - self.low_pass_s
-        return [0.0, shift, length, length + shift]
+    def _shifted(self, by: Floats, length: float) -> Floats:
+        """Energy as it is shown, and as it is if the rows are late by each of ``by``, shape (g, 1 + len(by)).
 
-    def _late(self, run: Floats, length: float) -> list[float]:
-        """``run``: the energy up to the four instants, and further ones."""
-        late, tau = run[:, 3] - run[:, 2] - run[:, 1] + run[:, 0], self.low_pass_s
-        if tau:
-            shift = self.lag - tau
-            late = late + tau * (self._shown(length + shift) - self._shown(shift))
-        found: list[float] = late.tolist()
-        return found
+        What a single pole shows is behind by its time constant times its rate; only the rest of its lag is a shift.
+        """
+        starts = np.append(0.0, by - self.low_pass_s)
+        at = np.concatenate((starts, length + starts))
+        run = self._running(at)
+        if self.low_pass_s:
+            behind = self.low_pass_s * self._shown(at)
+            behind[:, [0, len(starts)]] = 0.0
+            run += behind
+        return run[:, len(starts) :] - run[:, : len(starts)]
 
-    def _shown(self, at: float) -> Floats:
-        """Power that was shown at an instant, by straight lines between rows; beyond them the nearest."""
+    def _shown(self, at: Floats) -> Floats:
+        """Power that was shown at instants, by straight lines between rows; beyond them the nearest."""
         return np.array([np.interp(at, self.t, p) for p in self.p])
 
     def _running(self, at: Floats) -> Floats:

@@ -55,7 +55,7 @@ def deviation(seed: int, *, skips: bool, polled: bool, still_s: float = 0.0) -> 
         joules=found,
         aged_s=PERIOD_S / 4.0 if polled else 0.0,
     )
-    seen = lag_corrected(GPU, seen)
+    seen = lag_corrected(seen)
     budget = uncertainty_budget(GPU, seen)
     energy = float(true(end) - true(start))
     return (seen.joules - energy) / budget.uncertainty_joules, dict(budget.components).get("skipped", 0.0), energy

@@ -162,11 +162,29 @@ def test_a_lag_that_is_stated_is_corrected_and_one_that_is_guessed_is_not() -> N
     stepped = np.where(t_ns < 2_000_000_000, 50.0, 250.0)
     stated = POWER.timed(lag_s=0.5)
     shown = summarise_one(stated, t_ns, stepped, start_ns=10**9, end_ns=3 * 10**9, joules=600.0)
-    corrected = lag_corrected(stated, shown)
+    corrected = lag_corrected(shown)
     assert corrected.joules == pytest.approx(600.0 + 200.0 * 0.5)
     assert part(stated, corrected, "lag") == pytest.approx(0.3 * 200.0 * 0.5)
     guessed = replace(POWER, response=UNKNOWN.but(0.1, None, None))
-    assert lag_corrected(guessed, shown) is shown
+    shown = summarise_one(guessed, t_ns, stepped, start_ns=10**9, end_ns=3 * 10**9, joules=600.0)
+    assert lag_corrected(shown) is shown
+    assert part(guessed, shown, "lag") == pytest.approx(200.0 * 0.05)
+
+
+@pytest.mark.parametrize(("true_s", "stated_s"), [(0.1, 0.2), (0.2, 0.15), (0.2, 0.2), (0.2, None)])
+def test_what_is_open_of_a_lag_counts_where_its_correction_happens_to_be_nothing(
+    true_s: float, stated_s: float | None
+) -> None:
+    """The region is the block itself: 100 W for 1 s, shown later than it was."""
+    t_s = np.arange(-3.0, 4.0, 0.001)
+    watts = np.where((t_s >= true_s) & (t_s < 1.0 + true_s), 100.0, 0.0)
+    power = POWER.timed(refresh_s=0.001, lag_s=stated_s)
+    if stated_s is None:
+        power = replace(POWER, response=UNKNOWN.but(2.0 * true_s, None, None))  # half the refresh, as a guess
+    (seen,) = summarise([power], t_s, watts[None], Interval(1.0, [100.0 * (1.0 - true_s)], [0.0]))
+    corrected = lag_corrected(seen)
+    off = abs(100.0 - corrected.joules)
+    assert off <= 2.0 * part(power, corrected, "lag") <= 2.1 * 100.0 * (0.3 * stated_s if stated_s else true_s)
 
 
 @pytest.mark.parametrize(("polled_s", "first_only", "dated"), [
@@ -199,7 +217,7 @@ def test_rows_are_late_by_what_an_update_is_and_by_how_old_it_is_at_its_row(
             channel, np.round(t * 1e9).astype(np.int64), watts, start_ns=-(2 * 10**9), end_ns=3 * 10**9,
             joules=float(end - begin), aged_s=0.0 if dated else polled_s,
         )  # fmt: skip
-        corrected = lag_corrected(channel, seen)
+        corrected = lag_corrected(seen)
         off.append(corrected.joules - (50.0 * 5.0 + 200.0 * 3.0))
         u.append(uncertainty_budget(channel, corrected).uncertainty_joules)
     # 1 ms of 200 W; and three deviations of a mean of instants that are even over a poll, and over a renewal.
@@ -222,7 +240,7 @@ def test_a_low_pass_of_one_pole_is_corrected_exactly(length_s: float, delay_s: f
     t_ns = np.rint(t * 1e9).astype(np.int64)
     seen = summarise_one(channel, t_ns, shown, start_ns=0, end_ns=round(length_s * 1e9), joules=joules)
     assert abs(joules - 110.0 * length_s) > 10.0
-    assert lag_corrected(channel, seen).joules == pytest.approx(110.0 * length_s, rel=1e-3)
+    assert lag_corrected(seen).joules == pytest.approx(110.0 * length_s, rel=1e-3)
 
 
 def test_rows_whose_common_time_is_uncertain_say_what_a_shift_would_cost() -> None:
@@ -364,7 +382,7 @@ def test_what_a_window_shows_of_a_block_outside_of_it_is_within_its_interval(sec
         found = float(np.diff(np.interp(np.array(ends), t, joules))[0])
         rows, (first, last) = np.round(t * 1e9).astype(np.int64), (round(at * 1e9) for at in ends)
         seen = summarise_one(channel, rows, watts, start_ns=first, end_ns=last, joules=found)
-        seen = lag_corrected(channel, seen)
+        seen = lag_corrected(seen)
         half = 1.96 * uncertainty_budget(channel, seen).uncertainty_joules
         held.append(abs(seen.joules - 250.0 * seconds) <= half)
     assert all(held)

@@ -79,7 +79,7 @@ def gauge_trial(rng: np.random.Generator, kind: str, model: SensorModel, channel
     found = float(np.interp(b, t, joules) - np.interp(a, t, joules))
     t_ns: Ints = np.round(t * 1e9).astype(np.int64)
     start, end = round(a * 1e9), round(b * 1e9)
-    statistics = lag_corrected(channel, summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found))
+    statistics = lag_corrected(summarise_one(channel, t_ns, watts, start_ns=start, end_ns=end, joules=found))
     return Trial(
         kind,
         float(load.joules(np.array(b)) - load.joules(np.array(a))),
