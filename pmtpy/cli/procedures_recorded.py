@@ -14,6 +14,7 @@ from pmtpy.analysis.procedures.agreement import Agreement, Clocks, PolynomialFit
 from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.analysis.procedures.windows import later_watts, mean_watts
+from pmtpy.analysis.procedures.work import Windows as WorkWindows
 from pmtpy.analysis.procedures.work import join
 from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.cli.page import Kind, Line, Page, Table, note
@@ -30,6 +31,7 @@ from pmtpy.lab.procedures import (
 )
 from pmtpy.lab.recorded import power_column
 from pmtpy.lab.stability import measure_stability, recorded_stability
+from pmtpy.lab.traces import shown_by
 from pmtpy.lab.two_clocks import together
 from pmtpy.lab.work_log import begin_of, read_work_log
 from pmtpy.sensor.registry import is_virtual
@@ -190,7 +192,8 @@ def work(target: str, args: argparse.Namespace) -> Answer:
         msg = f"{args.work} tells Unix time and {target} does not: name the marker at which the work began by --begin"
         raise TargetError(msg)
     curve = energy_curve(table, column, times)
-    found = join(log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds, curve)
+    windows = WorkWindows(log.starts_s + begin_s, log.ends_s + begin_s, log.amounts, log.kinds)
+    found = join(windows, curve, shown_by(table, column, times))
     rows = [["work", "seconds", log.unit, "joules", f"J/{log.unit}", "+-"]]
     rows += [
         [c.kind, f"{c.seconds:.4g}", f"{c.amount:.5g}", f"{c.joules:.5g}", f"{c.per_unit:.5g}", f"{c.u:.2g}"]
@@ -205,7 +208,9 @@ def work(target: str, args: argparse.Namespace) -> Answer:
             note(f"left out: {amount(found.outside, 'interval')} outside or with lost rows, {found.idle} without work")
         )
     page += map(note, notes)
-    page.append(note("+- is one standard uncertainty, by the scatter of intervals; the sensor's own comes on top"))
+    least = max(found.costs, key=lambda cost: cost.sensor_u / abs(cost.joules) if cost.joules else math.inf)
+    page += [note(f"{least.kind}: {warning}") for warning in least.warnings]  # the others' are the same but smaller
+    page.append(note("+- is one standard uncertainty: the scatter of intervals, and what the sensor leaves open"))
     document = {
         "target": target, "channel": column[:-2], "log": args.work, "unit": log.unit,
         "outside": found.outside, "idle": found.idle,

@@ -11,7 +11,11 @@ import numpy as np
 
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.results import Trace, stated
-from pmtpy.core.channel import Channel
+from pmtpy.analysis.procedures.work import Shown
+from pmtpy.analysis.signal.updates import tidy
+from pmtpy.analysis.uncertainty.interval_statistics import usual_s
+from pmtpy.analysis.uncertainty.recorded import RowsOfPower, as_renewed
+from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.markers import Span
 from pmtpy.errors import TargetError
 from pmtpy.io.channels import channel_of
@@ -141,6 +145,15 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
         load=stamped_load(read),
         virtual=read.attrs["virtual"] is True,
     )
+
+
+def shown_by(read: pd.DataFrame, column: str, times: str) -> Shown:
+    """Return the rows of a power (``NAME_W``) in a column of times, and what is stated of it."""
+    trace = trace_of(read, column.removesuffix("_W"), column.removesuffix("_W"))
+    t_s, watts = tidy(read[times].to_numpy(np.float64), trace.watts)
+    channel = trace.channel or Channel(trace.name, Quantity.POWER, resolution=0.0)
+    channel = as_renewed(channel, t_s, watts)
+    return Shown(channel, RowsOfPower(t_s, watts, usual_s(np.diff(t_s))), trace.time_u_s, trace.aged_s)
 
 
 def stated_of(read: pd.DataFrame, name: str) -> Channel | None:

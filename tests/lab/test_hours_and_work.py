@@ -260,6 +260,43 @@ def test_the_energy_of_a_gigabyte_is_told_by_direction(busy: Path, capsys: pytes
     assert "--begin" in document(capsys, busy, "--work", log)["notes"][0]
 
 
+@pytest.mark.parametrize(("turn_s", "period_s", "window_s", "aged_s", "sure"), [
+    (0.5, 0.1, 1.0, 0.02, 0.5),  # as long as half the window: nothing tells the two apart
+    (0.5, 0.1, 0.1, 0.1, 0.12),
+    (4.0, 0.1, 1.0, 0.02, 0.25),
+    (4.0, 0.1, 0.025, 0.02, 0.03),
+    (4.0, 0.001, 0.001, 0.0, 0.003),
+])  # fmt: skip
+def test_kinds_that_take_turns_are_as_uncertain_as_the_sensor_is_about_their_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    *, turn_s: float, period_s: float, window_s: float, aged_s: float, sure: float,
+) -> None:  # fmt: skip
+    """100 W while small requests are served, 300 W while large ones are, shown as the mean of a window, and late."""
+    t = np.arange(0.0, 40.0, period_s)
+    polled = t + 0.37 * aged_s
+    over = np.arange(-2.0, 40.0, 1e-3) + 5e-4
+    used = np.append(0.0, np.cumsum(np.where(over % (2.0 * turn_s) < turn_s, 100.0, 300.0) * 1e-3))
+    ends = np.append(over - 5e-4, 40.0)
+    watts = (np.interp(t, ends, used) - np.interp(t - window_s, ends, used)) / window_s
+    run = recording(tmp_path / "run.csv", polled, watts)
+    channel = {
+        "name": "total", "quantity": "power", "form": "direct", "unit": "W", "rule": "integrated", "in_total": True,
+        "refresh_s": period_s, "window_s": window_s, "lag_s": window_s / 2.0, "resolution": 0.001,
+    }  # fmt: skip
+    facts = {"target": "made", "channels": [channel], "aged_s": aged_s, "polled_s": aged_s or None}
+    run.with_name("run.csv.json").write_text(json.dumps(facts))
+    (tmp_path / "app.csv").write_text("elapsed,items,kind\n" + "".join(
+        f"{at:.3f},1,{'small' if at % (2.0 * turn_s) < turn_s else 'large'}\n" for at in
+        (np.arange(1, 140) * 0.25 - 1e-6 - polled[0]).tolist()
+    ))  # fmt: skip
+    costs = {c["kind"]: c for c in document(capsys, run, "--work", tmp_path / "app.csv")["work"]}
+    for kind, truth in (("small", 25.0), ("large", 75.0)):
+        cost = costs[kind]
+        assert abs(cost["per_unit"] - truth) <= 2.0 * cost["u"]
+        assert cost["sensor_u"] <= sure * 50.0
+        assert bool(cost["warnings"]) == (window_s > 0.01)
+
+
 @pytest.mark.parametrize("unix", [False, True])
 @pytest.mark.parametrize("late_ms", [0, 3, 400])
 def test_reads_and_writes_at_once_are_told_by_lines_of_their_own(

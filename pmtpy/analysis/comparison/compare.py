@@ -22,7 +22,7 @@ from pmtpy.analysis.signal.trace import outside
 from pmtpy.analysis.uncertainty.budget import uncertainty_budget
 from pmtpy.analysis.uncertainty.channel_times import is_power
 from pmtpy.analysis.uncertainty.interval import Interval
-from pmtpy.analysis.uncertainty.interval_statistics import CONTEXT_ROWS, summarise
+from pmtpy.analysis.uncertainty.recorded import RowsOfPower
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.core.markers import Span
 from pmtpy.core.rows import Floats
@@ -202,10 +202,8 @@ def _energy(p: Prepared, s: Compared, span: Span, time_u_s: float, *, own: bool)
         channel = channel.timed(window_s=s.kernel.best.window_s.value)
 
     aged_s = p.trace.aged_s if own or not is_power(channel) else 0.0
-    interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s, spacing_s=p.spacing_s)
-    first, last = p.t_s.searchsorted([start - SHIFTS[-1] * time_u_s, end + SHIFTS[-1] * time_u_s]).tolist()
-    near = slice(max(0, first - CONTEXT_ROWS), last + CONTEXT_ROWS)
-    (statistics,) = summarise([channel], np.asarray(p.t_s[near] - start, np.float64), p.watts[None, near], interval)
+    interval = Interval(end - start, [joules], [uncovered_s], lost, time_u_s, aged_s=aged_s)
+    statistics = RowsOfPower(p.t_s, p.watts, p.spacing_s).seen(channel, start, interval)
     judged = uncertainty_budget(channel, statistics)
     doubt = (
         () if stated is not None else (f"{p.trace.name}: how well it is calibrated is not known, and not in its +-",)

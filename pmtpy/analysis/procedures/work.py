@@ -1,16 +1,29 @@
-"""What an application's own log of work costs: joules for each gigabyte over request sizes, or for anything. Pure."""
+"""What an application's own log of work costs: joules for each gigabyte over request sizes, or for anything. Pure.
+
+Stretches of one kind of work are judged as regions are: the lag that the sensor states is taken out, and what its
+readings do not tell of their ends is in the uncertainty. Kinds that take turns differ at all of these ends alike, so
+what is open there adds up.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pmtpy.analysis.procedures.windows import energies, resolves, within
 from pmtpy.analysis.signal.trace import PowerTrace
+from pmtpy.analysis.uncertainty.budget import UncertaintyBudget, uncertainty_budget
+from pmtpy.analysis.uncertainty.components import COMPONENTS
+from pmtpy.analysis.uncertainty.interval import Interval
+from pmtpy.analysis.uncertainty.interval_statistics import lag_corrected
+from pmtpy.analysis.uncertainty.recorded import RowsOfPower
+from pmtpy.core.channel import Channel
 from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
@@ -27,9 +40,12 @@ class Cost:
     seconds: float
     joules: float
     amount: float
-    # joules for a unit of work, and its standard uncertainty by the scatter of windows; NaN for a single one
-    per_unit: float
+    per_unit: float  # joules for a unit of work
+    # its standard uncertainty: by the scatter of windows (NaN for a single one), by the sensor, and by both
+    scatter_u: float
+    sensor_u: float
     u: float
+    warnings: tuple[str, ...] = ()  # what a reader must know of its energy, of the stretch of middle length
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +57,28 @@ class Joined:
     idle: int
 
 
-def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str], curve: PowerTrace) -> Joined:
+class Windows(NamedTuple):
+    """Windows of work in order, shape (n,): in the times of the recording, how much was done in each, of which kind."""
+
+    starts_s: Floats
+    ends_s: Floats
+    amounts: Floats
+    kinds: Sequence[str]
+
+
+def join(work: Windows, curve: PowerTrace, shown: Shown) -> Joined:
     """Join windows of work with a curve of energy.
 
     Windows that follow each other and are shorter than what the rows of the curve resolve are taken together.
 
     Parameters
     ----------
-    starts_s, ends_s, amounts : float64, shape (n,)
-        Windows in the times of the curve, in order, and the work done in each.
-    kinds : sequence of str
-        Of each window.
+    shown : Shown
+        The rows that the curve is made of.
 
     Raises DeclinedError: of no window in which work was done the energy is known.
     """
+    starts_s, ends_s, amounts, kinds = work
     groups = _groups(starts_s, ends_s, curve)
     first, count = groups[:-1], np.diff(groups)
     starts, ends, done = starts_s[first], ends_s[groups[1:] - 1], np.add.reduceat(amounts, first)
@@ -71,14 +95,46 @@ def join(starts_s: Floats, ends_s: Floats, amounts: Floats, kinds: Sequence[str]
         raise DeclinedError(msg)
     names = np.array([_kind(kinds[a:b], amounts[a:b]) for a, b in pairwise(groups.tolist())], object)
     told = known & working
-    return Joined(
-        tuple(
-            _cost(kind, *(v[told & (names == kind)] for v in (ends - starts, used, done)))
-            for kind in dict.fromkeys(names[told])
-        ),
-        int(count[~known].sum()),
-        int(count[known & ~working].sum()),
-    )
+    costs = []
+    for kind in dict.fromkeys(names[told]):
+        of = told & (names == kind)
+        begins = of & ~(np.append(False, of[:-1]) & np.append(False, starts[1:] == ends[:-1]))
+        run = np.flatnonzero(begins[of])
+        stretches = [
+            shown.stretch(begin, end, joules)
+            for begin, end, joules in zip(
+                starts[of][run], ends[of][np.append(run[1:], of.sum()) - 1], np.add.reduceat(used[of], run), strict=True
+            )
+        ]
+        costs.append(_cost(kind, ends[of] - starts[of], used[of], done[of], stretches))
+    return Joined(tuple(costs), int(count[~known].sum()), int(count[known & ~working].sum()))
+
+
+class _Stretch(NamedTuple):
+    """Windows of one kind, one after the other."""
+
+    seconds: float
+    joules: float
+    budget: UncertaintyBudget
+
+
+class Shown(NamedTuple):
+    """The rows of a power, and what is known of it, as metadata state it.
+
+    ``time_u_s`` is the standard uncertainty of the rows' times, ``aged_s`` how old a value may be at its row.
+    """
+
+    channel: Channel
+    rows: RowsOfPower
+    time_u_s: float = 0.0
+    aged_s: float = 0.0
+
+    def stretch(self, start_s: float, end_s: float, joules: float) -> _Stretch:
+        """Judge the energy of a stretch of time, without the lag that is stated."""
+        seconds = float(end_s - start_s)
+        interval = Interval(seconds, [float(joules)], [0.0], time_u_s=self.time_u_s, aged_s=self.aged_s)
+        seen = lag_corrected(self.rows.seen(self.channel, float(start_s), interval))
+        return _Stretch(seconds, seen.joules, uncertainty_budget(self.channel, seen))
 
 
 def _groups(starts_s: Floats, ends_s: Floats, curve: PowerTrace) -> npt.NDArray[np.int64]:
@@ -105,9 +161,23 @@ def _kind(kinds: Sequence[str], amounts: Floats) -> str:
     return names.pop() if len(names) == 1 else MIXED
 
 
-def _cost(kind: str, seconds: Floats, used: Floats, amounts: Floats) -> Cost:
-    n, work, energy = len(used), float(amounts.sum()), float(used.sum())
-    ratio = energy / work
-    rest = used - ratio * amounts  # of a ratio of sums, as in survey sampling
-    u = float(np.sqrt(n / (n - 1) * (rest @ rest))) / work if n > 1 else float("nan")
-    return Cost(kind, n, float(seconds.sum()), energy, work, ratio, u)
+def _cost(kind: str, seconds: Floats, used: Floats, amounts: Floats, stretches: Sequence[_Stretch]) -> Cost:
+    n, work, energy = len(used), float(amounts.sum()), math.fsum(s.joules for s in stretches)
+    rest = used - float(used.sum()) / work * amounts  # of a ratio of sums, as in survey sampling
+    scatter = float(np.sqrt(n / (n - 1) * (rest @ rest))) / work if n > 1 else math.nan
+    own = _together([s.budget for s in stretches]) / work
+    u = own if math.isnan(scatter) else math.hypot(scatter, own)
+    middle = sorted(stretches, key=lambda s: s.seconds)[len(stretches) // 2]
+    return Cost(
+        kind, n, float(seconds.sum()), energy, work, energy / work, scatter, own, u, tuple(middle.budget.warnings)
+    )
+
+
+def _together(budgets: Sequence[UncertaintyBudget]) -> float:
+    """Standard uncertainty of a sum of energies, joules, all of which err alike but by what is new in each."""
+    causes: dict[str, list[float]] = {}
+    for budget in budgets:
+        for name, u in budget.components:
+            causes.setdefault(name, []).append(u)
+    each = [(COMPONENTS[name], u) for name, u in causes.items()]
+    return math.hypot(*(math.fsum(u) if of.lasting or of.repeated or of.shared else math.hypot(*u) for of, u in each))
