@@ -20,8 +20,8 @@ from pmtpy.core.rows import Floats
 from pmtpy.errors import DeclinedError
 
 _MAX_BLOCKS = 64  # blocks for the drift: of more, neighbours are taken together
-_WANDERS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # variance of the wander in that of the white noise
-_MEMORIES = 10  # from the time between two blocks to all of it
+# How far the level walks from one block to the next: variances in that of the white noise, all as likely beforehand.
+_WALKS = (0.0, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +66,21 @@ def stability_of(at_s: Floats, means_w: Floats, sds_w: Floats, readings: Floats)
 
 
 def _drift(t: Floats, w: Floats, rounded_w: float) -> Estimate:
-    """Slope of the means, with all that may make them wander; ``rounded_w``: the least scatter of a mean."""
+    """Slope of the means about a level that walks; ``rounded_w``: the least scatter of a mean.
+
+    White noise about a random walk is the local level model (Harvey, Forecasting, 1989, chapter 2). What wanders and
+    comes back after hours holds no less often in its intervals than a walk does.
+    """
     take = -(-len(w) // _MAX_BLOCKS)
     count = len(w) // take
     t, w = (v[: count * take].reshape(count, take).mean(axis=1) for v in (t - t.mean(), w - w.mean()))
     design = np.stack([np.ones(count), t], axis=1)
-    apart = np.abs(t[:, None] - t)
-    found = [_fitted(design, w, np.eye(count), rounded_w)]
-    for memory in np.geomspace(float(np.median(np.diff(t))), float(np.ptp(t)), _MEMORIES):
-        together = np.exp(-apart / memory)
-        found += [_fitted(design, w, np.eye(count) + size * together, rounded_w) for size in _WANDERS[1:]]
-    # No wander at all is as likely beforehand as some.
-    log_odds = np.array([o for o, _ in found])
-    log_odds[0] += math.log(len(found) - 1)
-    share = np.exp(log_odds - log_odds.max())
+    since = (t - t[0]) / np.median(np.diff(t))
+    walk = np.minimum(since[:, None], since)
+    log_odds, found = zip(*(_fitted(design, w, np.eye(count) + size * walk, rounded_w) for size in _WALKS), strict=True)
+    share = np.exp(np.array(log_odds) - max(log_odds))
     share /= share.sum()
-    value, low, high = np.array([(e.value, e.low, e.high) for _, e in found]).T
+    value, low, high = np.array([(e.value, e.low, e.high) for e in found]).T
     return Estimate(float(share @ value), *mixed(share, value, low, high))
 
 
