@@ -193,9 +193,10 @@ def test_a_wander_is_no_drift(memory_s: float) -> None:
 
 @pytest.mark.parametrize("blocks", [6, 12, 48, 200])
 def test_a_level_that_walks_is_no_drift(blocks: int) -> None:
-    rng, t, held = np.random.default_rng(6), np.arange(blocks) * 900.0, 0
+    rng, t, held = np.random.default_rng(6), np.arange(0.0, 900.0 * blocks, 900.0), 0
     for _ in range(40):
-        means = 100.0 + rng.normal(0.0, 0.02, blocks) + np.cumsum(rng.normal(0.0, 0.03, blocks))
+        walk = np.cumsum(rng.normal(0.0, 0.03, blocks))
+        means = np.asarray(100.0 + rng.normal(0.0, 0.02, blocks) + walk, np.float64)
         few = np.full(blocks, 0.2), np.full(blocks, 100.0)
         held += stability_of(t, means, *few).drift_w_per_h.contains(0.0)
     assert held >= 35  # of a wander that is forgotten within the recording 22 to 35

@@ -111,6 +111,14 @@ def test_the_update_interval_is_held(walk_s: float, scatter_s: float) -> None:
     assert held >= 51
 
 
+def test_the_interval_of_few_updates_that_walk_a_little_beside_their_scatter_is_held() -> None:
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(200):
+        walk = np.cumsum(rng.normal(0.0, 1e-4, 50))
+        held += updates_of(np.arange(50) * 0.04 + walk + rng.normal(0.0, 5e-4, 50)).mean_s.contains(0.04)
+    assert held >= 178  # by the moments of the intervals, which find no walk now and then, 160
+
+
 def test_updates_that_are_too_few_are_declined() -> None:
     with pytest.raises(DeclinedError, match="too few"):
         updates_of(np.asarray(np.arange(5) * 0.04, np.float64))
