@@ -14,8 +14,7 @@ from pmtpy.analysis.procedures.agreement import Agreement, Clocks, PolynomialFit
 from pmtpy.analysis.procedures.stability import stability_of
 from pmtpy.analysis.procedures.steps import steps_of
 from pmtpy.analysis.procedures.windows import later_watts, mean_watts
-from pmtpy.analysis.procedures.work import Windows as WorkWindows
-from pmtpy.analysis.procedures.work import join
+from pmtpy.analysis.procedures.work import WorkWindows, join
 from pmtpy.analysis.signal.clock_fit import RATE_SD
 from pmtpy.cli.page import Kind, Line, Page, Table, note
 from pmtpy.cli.procedure_answer import Answer, progress, recording_of, sensor_of, with_interval

@@ -11,7 +11,7 @@ import numpy as np
 
 from pmtpy.analysis.clocking import Polling
 from pmtpy.analysis.comparison.results import Trace, stated
-from pmtpy.analysis.procedures.work import Shown
+from pmtpy.analysis.procedures.work import ShownPower
 from pmtpy.analysis.signal.updates import tidy
 from pmtpy.analysis.uncertainty.interval_statistics import usual_s
 from pmtpy.analysis.uncertainty.recorded import RowsOfPower, as_renewed
@@ -147,13 +147,13 @@ def trace_of(read: pd.DataFrame, name: str, shown: str) -> Trace:
     )
 
 
-def shown_by(read: pd.DataFrame, column: str, times: str) -> Shown:
+def shown_by(read: pd.DataFrame, column: str, times: str) -> ShownPower:
     """Return the rows of a power (``NAME_W``) in a column of times, and what is stated of it."""
     trace = trace_of(read, column.removesuffix("_W"), column.removesuffix("_W"))
     t_s, watts = tidy(read[times].to_numpy(np.float64), trace.watts)
     channel = trace.channel or Channel(trace.name, Quantity.POWER, resolution=0.0)
     channel = as_renewed(channel, t_s, watts)
-    return Shown(channel, RowsOfPower(t_s, watts, usual_s(np.diff(t_s))), trace.time_u_s, trace.aged_s)
+    return ShownPower(channel, RowsOfPower(t_s, watts, usual_s(np.diff(t_s))), trace.time_u_s, trace.aged_s)
 
 
 def stated_of(read: pd.DataFrame, name: str) -> Channel | None:

@@ -57,7 +57,7 @@ class Joined:
     idle: int
 
 
-class Windows(NamedTuple):
+class WorkWindows(NamedTuple):
     """Windows of work in order, shape (n,): in the times of the recording, how much was done in each, of which kind."""
 
     starts_s: Floats
@@ -66,14 +66,14 @@ class Windows(NamedTuple):
     kinds: Sequence[str]
 
 
-def join(work: Windows, curve: PowerTrace, shown: Shown) -> Joined:
+def join(work: WorkWindows, curve: PowerTrace, shown: ShownPower) -> Joined:
     """Join windows of work with a curve of energy.
 
     Windows that follow each other and are shorter than what the rows of the curve resolve are taken together.
 
     Parameters
     ----------
-    shown : Shown
+    shown : ShownPower
         The rows that the curve is made of.
 
     Raises DeclinedError: of no window in which work was done the energy is known.
@@ -118,7 +118,7 @@ class _Stretch(NamedTuple):
     budget: UncertaintyBudget
 
 
-class Shown(NamedTuple):
+class ShownPower(NamedTuple):
     """The rows of a power, and what is known of it, as metadata state it.
 
     ``time_u_s`` is the standard uncertainty of the rows' times, ``aged_s`` how old a value may be at its row.
