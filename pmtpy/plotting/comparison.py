@@ -16,10 +16,11 @@ from pmtpy._extras import extra
 from pmtpy.analysis.comparison.compare import WHOLE
 from pmtpy.analysis.comparison.results import Comparison, Trace
 from pmtpy.analysis.signal.estimate import written
+from pmtpy.analysis.signal.trace import stayed_out
 from pmtpy.core.channel import EnergyMethod
 from pmtpy.core.rows import Floats
 from pmtpy.errors import SinkError
-from pmtpy.plotting.decimate import envelope
+from pmtpy.plotting.decimate import envelope, interrupted
 from pmtpy.plotting.style import LIGHT, Theme, drawable, dress, letter_by_letter
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _panel(
         t = s.t_s - zero
         near = (t >= extent[0] - 1.0) & (t <= extent[1] + 1.0)
         t, watts = t[near], trace.watts[near]
-        curve = envelope(t, watts, _SLICES)
+        curve = interrupted(envelope(t, watts, _SLICES), *_not_known(trace, t))
         many = len(t) > _SLICES
         if many:
             ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0, zorder=2)
@@ -178,6 +179,15 @@ def _panel(
         )  # fmt: skip
     ax.set_ylabel("power (W)", fontsize=9)
     dress(ax, theme)
+
+
+def _not_known(trace: Trace, t_s: Floats) -> tuple[Floats, Floats]:
+    """Return where the line is to end since no reading came; a counter's and a value that stood are known there."""
+    counter = trace.channel is not None and trace.channel.energy_method is EnergyMethod.COUNTER
+    if counter or trace.polling is not None or len(t_s) < 2:
+        return np.empty(0), np.empty(0)
+    last = t_s[:-1][stayed_out(t_s)]
+    return last, last + float(np.median(np.diff(t_s)))
 
 
 def _style(found: Comparison, name: str, theme: Theme) -> tuple[str, Any]:

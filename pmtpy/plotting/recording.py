@@ -44,6 +44,9 @@ _SLICES = 1600  # about two for each dot of the axis
 _MOST_LABELS = 14
 _END = 400  # the last of so many parts of a curve are its end: more would take in its last edge
 _NOTES, _NOTE_LETTERS = 2, 110  # as many as a panel has room for; all of them are in an HTML page, and on stderr
+_BESIDE_LETTERS = (
+    45  # of a line of the title beside which there is room for a word on bands, names at the right included
+)
 _SHOWN_BAND = 0.01  # part of the height below which an uncertainty is thinner than its line
 
 
@@ -256,6 +259,7 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
     start, end = _span([panel])
     length = max(end - start, 1e-9)
     height = max(max((float(np.nanmax(line.curve.high, initial=0.0)) for line in panel.lines), default=0.0), 1e-9)
+    said = ""
     for number, line in enumerate(panel.lines):
         colour, style = theme.line(number)
         curve = interrupted(line.curve, *panel.gaps)
@@ -269,7 +273,6 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
             )
             spread = "dark band: least to greatest sample\n" if many else ""
             said = f"{spread}pale band: 95 %, by gain and zero"
-            ax.set_title(said, loc="right", fontsize=7, color=theme.ink)
         if many:
             ax.fill_between(curve.t, curve.low, curve.high, color=colour, alpha=0.22, linewidth=0, zorder=2)
         ax.plot(
@@ -283,7 +286,17 @@ def _draw(ax: Axes, panel: _Panel, theme: Theme) -> None:
     _scale(ax)
     _draw_marks(ax, panel, length, theme)
     ax.set_ylabel("power (W)", fontsize=9)
-    ax.set_title("\n".join(filter(None, (panel.title, *_few(panel.notes)))), loc="left", fontsize=9, color=theme.ink)
+    _headline(ax, panel, said, theme)
+
+
+def _headline(ax: Axes, panel: _Panel, said: str, theme: Theme) -> None:
+    """Write the title and what a reader must know; what bands are stands at its right, or below where that is long."""
+    head = "\n".join(filter(None, (panel.title, *_few(panel.notes))))
+    rows = len(said.splitlines())
+    if any(len(line) > _BESIDE_LETTERS for line in head.splitlines()[-rows:] if rows):
+        head += rows * "\n"
+    ax.set_title(head, loc="left", fontsize=9, color=theme.ink)
+    ax.set_title(said, loc="right", fontsize=7, color=theme.ink)
 
 
 def _few(notes: Sequence[str]) -> list[str]:

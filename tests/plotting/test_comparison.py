@@ -94,3 +94,17 @@ def test_no_name_in_the_whole_stands_on_a_curve(drawn: Figure) -> None:
     top = whole.transData.transform((0.0, highest))[1]
     assert {text.get_text() for text in whole.texts} >= {"A", "B"}
     assert all(text.get_window_extent().y0 > top for text in whole.texts)
+
+
+def test_no_line_crosses_the_time_in_which_no_reading_came(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    t = np.arange(0.0, 12.0, 1e-2)
+    watts = np.where((t > 5.5) & (t < 8.0), 200.0, 60.0)
+    seen = (t < 5.0) | (t > 8.5)  # what it did in between nobody knows
+    traces = [Trace("meter", t, watts), Trace("gpu", t[seen], 0.95 * watts[seen])]
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    comparison.draw(compare(traces, one_clock=True, reference="meter"), traces, tmp_path / "both.png")
+    meter, gpu = figures[0].axes[0].get_lines()
+    assert np.isfinite(np.asarray(meter.get_ydata())).all()
+    (hole,) = np.flatnonzero(np.isnan(np.asarray(gpu.get_ydata())))
+    assert 4.99 <= np.asarray(gpu.get_xdata())[hole] < 5.1

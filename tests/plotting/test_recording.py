@@ -360,3 +360,21 @@ def test_an_uncertainty_that_can_be_seen_is_a_band_and_a_counter_is_steps() -> N
     (band,) = [c for c in axes.collections if isinstance(c, PolyCollection) and c.get_zorder() > 0]
     highest = max(float(np.max(np.asarray(path.vertices)[:, 1])) for path in band.get_paths())
     assert highest == pytest.approx(1.1 * float(table["rail0_W"].max()))
+
+
+@pytest.mark.parametrize("overlay", [False, True])
+def test_what_bands_are_does_not_overprint_a_long_title(*, overlay: bool) -> None:
+    table = _table(50)
+    said = {"gain_u": 0.05, "offset_u": 0.0, "rule": "counter", "in_total": True}
+    table.attrs["metadata"] = {"channels": [{"name": "rail0", **said}, {"name": "rail1", **said}]}
+    table.attrs["notes"] = [
+        f"{1 + i}: {'no energy is known for a while, and the joules do not contain it ' * 2}" for i in (0, 1)
+    ]
+    figure = _figure({"run.csv": table, "b.csv": table}, overlay=overlay, channels=None)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        left, right = axes._left_title, axes._right_title  # type: ignore[attr-defined]
+        beside = figure.text(0.0, 0.0, left.get_text().split("\n")[-1], fontsize=left.get_fontsize())
+        ends = left.get_window_extent().x0 + beside.get_window_extent().width
+        assert right.get_text() == "pale band: 95 %, by gain and zero"
+        assert ends < right.get_window_extent().x0
