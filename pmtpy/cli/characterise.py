@@ -7,13 +7,14 @@ import json
 import os
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pmtpy.analysis.characterisation.characterise import characterise
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
 from pmtpy.analysis.characterisation.results import Reference
+from pmtpy.analysis.signal.estimate import NAMED
 from pmtpy.cli import procedures
 from pmtpy.cli.common import parse_options, say
 from pmtpy.cli.options import add_json, add_options, add_part, part_of
@@ -203,6 +204,9 @@ _LABELS: Mapping[str, tuple[str, str]] = types.MappingProxyType(
         "kernel.tau_ms": ("kernel: time constant", "ms"),
         "kernel.spread_ms": ("kernel: spread", "ms"),
         "kernel.offset_ms": ("kernel: offset", "ms"),
+        "kernel.lag_ms": ("kernel: mean lag", "ms"),
+        "levels_w.off": ("shown, load off", "W"),
+        "levels_w.on": ("shown, load on", "W"),
         "gradient": ("gradient", ""),
         "intercept_w": ("intercept", "W"),
     }
@@ -217,7 +221,7 @@ def page(target: str, document: Mapping[str, Any]) -> list[Line | Table]:
     width = max(len(name) for name, _ in rows.values())
     for key, (name, unit) in rows.items():
         part, _, inner = key.rpartition(".")
-        estimate = (document[part] if part else document)[inner]
+        estimate = ((document.get(part) if part else document) or {}).get(inner)
         if inner == "spread_ms" and document["kernel"]["family"] != AMBIGUOUS:
             continue  # its widths say it
         if estimate is not None and estimate["value"] is None:
@@ -228,6 +232,8 @@ def page(target: str, document: Mapping[str, Any]) -> list[Line | Table]:
             places = len(value.partition(".")[2])
             interval = f"95 %: {fixed(low, places)} to {fixed(high, places)}"
             made.append(Line(f"  {name:<{width}}  {value:>10} {unit:<2}  ({interval})"))
+    if document["kernel"]["family"] == AMBIGUOUS and (likely := _likely(document["kernel"].get("candidates", ()))):
+        made.append(Line(f"  {'kernel: may be':<{width}}  {likely}"))
     for name, energy in document["energy"].items():
         low, high = energy["corrected_j"]["low"], energy["corrected_j"]["high"]
         text = (
@@ -240,3 +246,9 @@ def page(target: str, document: Mapping[str, Any]) -> list[Line | Table]:
         told = rows[name][0] if name in rows else name.replace("_ms", "").replace(".", ": ", 1)
         made.append(Line(f"  not determined, {told}: {first if first.startswith('needs the ') else why}", Kind.NOTE))
     return made
+
+
+def _likely(candidates: Sequence[Mapping[str, Any]]) -> str:
+    """Name the kernels that are left, the likeliest first, with the share of belief in each; not a single one."""
+    left = [each for each in candidates if each["share"] * NAMED > 1.0]
+    return ", ".join(f"{each['family']} {100.0 * each['share']:.0f} %" for each in left) if len(left) > 1 else ""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,26 @@ def test_a_report_has_the_digits_that_the_interval_lets_count() -> None:
     text = "\n".join(str(getattr(each, "text", each)) for each in page("nvml:virtual", document))
     assert "100.001 ms  (95 %: 99.966 to 100.040)" in text
     assert "101 ms  (95 %: 4 to 106)" in text
+
+
+def test_a_report_names_the_kernels_that_are_left_and_what_is_known_all_the_same() -> None:
+    lag = {"value": 44.2, "low": 40.1, "high": 52.3}
+    none = dict.fromkeys(("window_ms", "offset_ms", "spread_ms"))
+    shares = {"boxcar": 0.5, "one-pole": 0.46, "two-pole": 0.04}
+    document = {
+        "channel": "gpu.instant",
+        "update_period_ms": None,
+        "step": dict.fromkeys(("kind", "rise_ms", "delay_ms")),
+        "kernel": none | {"family": "ambiguous", "tau_ms": {"value": None, "low": 0.0, "high": 29.12}, "lag_ms": lag,
+                          "candidates": [{"family": f, "share": share} for f, share in shares.items()]},
+        "levels_w": {"off": None, "on": {"value": 200.1, "low": 198.4, "high": 201.8}},
+        "gradient": None, "intercept_w": None, "energy": {}, "declined": {},
+    }  # fmt: skip
+    text = "\n".join(str(getattr(each, "text", each)) for each in page("nvml:virtual", document))
+    assert "boxcar 50 %, one-pole 46 %\n" in text + "\n"
+    assert "below 29.12 ms" in text
+    assert re.search(r"mean lag +44.2 ms +\(95 %: 40.1 to 52.3\)", text)
+    assert re.search(r"shown, load on +200.1 W +\(95 %: 198.4 to 201.8\)", text)
 
 
 @pytest.mark.parametrize("option", ["--load", "--meter"])

@@ -71,7 +71,16 @@ class Shape:
             tau_s=self.tau_s and self.tau_s.widened(by_s),
             offset_s=self.offset_s.widened(by_s),
             lag_s=self.lag_s.widened(by_s),
-        )
+        ).not_negative()
+
+    @property
+    def levels_w(self) -> tuple[Estimate, Estimate] | None:
+        """What the sensor shows of a load's two powers, off and on; None beside a meter, to which ``gain`` is one."""
+        if self.rate is not None:
+            return None
+        on = self.intercept_w.value + self.gain.value
+        apart = math.hypot(self.intercept_w.half_width, self.gain.half_width)
+        return self.intercept_w, Estimate(on, on - apart, on + apart)
 
     def not_negative(self) -> Shape:
         """Return the shape with intervals of its widths that do not reach below none, as those of a fit may."""

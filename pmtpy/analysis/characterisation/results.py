@@ -175,6 +175,7 @@ class Characterisation:
                 "lag_ms": as_json(self.lag_s, 1e3),
                 "candidates": _candidates(kernel, self._tie_s()) if kernel else [],
             },
+            "levels_w": _levels(kernel.best if kernel else None),
             "gradient": as_json(transfer.gain if transfer else None),
             "intercept_w": as_json(transfer.intercept_w if transfer else None),
             "energy": {name: _energy(comparison) for name, comparison in self.energy.items()},
@@ -195,15 +196,18 @@ def as_widths(fit: KernelFit | None) -> dict[str, Any]:
             "tau_ms": as_json(fit.spans("tau_s"), 1e3),
         }
     else:
+        widths = dict.fromkeys(("window_ms", "tau_ms"))
+    if fit.family == AMBIGUOUS:
         most = {"window_ms": math.sqrt(12.0) * fit.spread.high, "tau_ms": fit.spread.high}
-        widths = {name: {"value": None, "low": 0.0, "high": 1e3 * high} for name, high in most.items()}
+        bounds = {name: {"value": None, "low": 0.0, "high": 1e3 * high} for name, high in most.items()}
+        widths = {name: widths[name] or bound for name, bound in bounds.items()}
     return {**widths, "spread_ms": as_json(fit.spread, 1e3)}
 
 
 def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
     """Return the families with the share of belief in each, the likeliest first."""
     shapes = {shape.family: shape for shape in (*fit.shapes, fit.best, *fit.rivals)}
-    none = dict.fromkeys(("window_ms", "tau_ms", "offset_ms", "lag_ms", "gradient", "intercept_w"))
+    none = dict.fromkeys(("window_ms", "tau_ms", "offset_ms", "lag_ms", "levels_w", "gradient", "intercept_w"))
     return [
         {"family": name, "share": share} | (_shape(shapes[name], tie_s) if name in shapes else none)
         for name, share in fit.odds
@@ -211,15 +215,25 @@ def _candidates(fit: KernelFit, tie_s: float | None) -> list[dict[str, Any]]:
 
 
 def _shape(shape: Shape, tie_s: float | None) -> dict[str, Any]:
-    """Return what one family says; no offset and no lag where nothing ties the clocks."""
+    """Return what one family says; no offset and no lag where nothing ties the clocks, no gain without a meter."""
+    metered = shape.levels_w is None
     return {
         "window_ms": as_json(shape.window_s, 1e3),
         "tau_ms": as_json(shape.tau_s, 1e3),
         "offset_ms": as_json(None if tie_s is None else shape.offset_s.widened(tie_s), 1e3),
         "lag_ms": as_json(None if tie_s is None else shape.lag_s.widened(tie_s), 1e3),
-        "gradient": as_json(shape.gain),
-        "intercept_w": as_json(shape.intercept_w),
+        "levels_w": _levels(shape),
+        "gradient": as_json(shape.gain if metered else None),
+        "intercept_w": as_json(shape.intercept_w if metered else None),
     }
+
+
+def _levels(shape: Shape | None) -> dict[str, Any] | None:
+    """Return what is shown of a stamped load's two powers, W; None beside a meter."""
+    if shape is None or shape.levels_w is None:
+        return None
+    off, on = shape.levels_w
+    return {"off": as_json(off), "on": as_json(on)}
 
 
 def _energy(comparison: EnergyComparison) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.characterisation.characterise import characterise
-from pmtpy.analysis.characterisation.results import Characterisation, Series
+from pmtpy.analysis.characterisation.kernel import AMBIGUOUS
+from pmtpy.analysis.characterisation.results import Characterisation, Series, as_widths
 from pmtpy.core.load_intervals import LoadIntervals
 from pmtpy.emulators.gpu_sensor import Polling, SensorModel
 from tests.support.drawn_sensors import Kernel, Polls, Sensor, draw, draw_load, record
 from tests.support.recorded import read_log, read_pmd, read_stamps
-from tests.support.simulated import Bench, pseudo_random_bench, square_bench
+from tests.support.simulated import HIGH, LOW, Bench, pseudo_random_bench, square_bench
 
 _MODEL = SensorModel(0.1, 0.03, window_s=0.08, gain=0.95, offset_w=-3.0, noise_w=0.3, step_w=0.01)
 _EPOCH_S = 1.7e9
@@ -67,6 +68,7 @@ def test_the_document_has_exactly_the_public_keys_and_is_json() -> None:
         "update_period_ms",
         "step",
         "kernel",
+        "levels_w",
         "gradient",
         "intercept_w",
         "energy",
@@ -108,9 +110,35 @@ def test_a_meter_without_load_stamps_gives_everything_but_the_offset() -> None:
 def test_load_stamps_alone_give_the_kernel_but_no_gradient() -> None:
     document = _run(pseudo_random_bench(0.023), meter=False).document()
     assert document["kernel"]["family"] == "boxcar"
+    for level, watts in (("off", LOW), ("on", HIGH)):  # of both powers of the load, what is shown
+        told = document["levels_w"][level]
+        assert told["low"] <= 0.95 * watts - 3.0 <= told["high"]
+        assert told["high"] - told["low"] < 1.5
     assert document["gradient"] is None
+    assert all(each["gradient"] is None for each in document["kernel"]["candidates"])
     assert "meter" in document["declined"]["gradient"]
     assert document["energy"] == {}
+
+
+def test_stamps_of_one_step_leave_intervals_that_reach_to_none_and_not_below() -> None:
+    """Widths may be none; a second one that no likely family has is bounded by what all of them have."""
+    document = _run(Bench(np.array([2.0, 8.0]), 10.0), meter=False).document()
+    kernel = document["kernel"]
+    assert kernel["family"] == "ambiguous"
+    assert all(kernel[name]["high"] > 0.0 for name in ("window_ms", "tau_ms"))
+    told = _estimates({str(i): each for i, each in enumerate(kernel["candidates"])})
+    assert min(e["low"] for name, e in told.items() if name.endswith(("window_ms", "tau_ms"))) >= 0.0
+
+
+def test_a_width_that_no_likely_family_has_is_bounded_and_not_left_out() -> None:
+    found = _on_strange_clocks()
+    assert found.kernel is not None
+    assert as_widths(found.kernel)["tau_ms"] is None  # a boxcar has none
+    open_ = replace(found.kernel, family=AMBIGUOUS, odds=((found.kernel.best.family, 1.0),))
+    tau = as_widths(open_)["tau_ms"]
+    assert tau["value"] is None
+    assert tau["low"] == 0.0
+    assert tau["high"] == pytest.approx(80.0 / np.sqrt(12.0), rel=0.05)
 
 
 def test_constant_power_declines_everything_with_the_reason() -> None:
@@ -191,6 +219,7 @@ def test_a_sharp_step_leaves_the_kernel_ambiguous_but_gives_gradient_and_honest_
     named = {c["family"]: c for c in kernel["candidates"]}
     assert sum(c["share"] for c in named.values()) == pytest.approx(1.0)
     assert all(named["boxcar"][key] is not None for key in ("window_ms", "offset_ms", "lag_ms", "gradient"))
+    assert document["levels_w"] is named["boxcar"]["levels_w"] is None  # a meter makes a gain of them
     assert document["gradient"]["value"] == pytest.approx(0.95, abs=0.012)
     assert set(document["energy"]) == {"whole", "first_1s", "first_0.3s"}
     assert all(e.corrected_j.contains(e.reference_j) for e in found.energy.values())
