@@ -43,6 +43,7 @@ from pmtpy.lab.tuning_table import COLUMNS, as_csv, read_table
 from pmtpy.sensor.registry import canonical, create, split_target
 
 _TOLD = 5  # notes that are printed in full
+_OF_A_CHARACTERISATION = frozenset({"update_period_ms", "kernel", "gradient"})  # keys of which any says what it is
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -232,6 +233,9 @@ def _found(path: Path) -> dict[str, object]:
         raise FileFormatError(msg)
     if "parameters" in document:
         msg = f"{path}: this is a calibration profile already; one is made of what `pmtpy characterise --json` printed"
+        raise FileFormatError(msg)
+    if not _OF_A_CHARACTERISATION & document.keys():
+        msg = f"{path}: this is JSON of something else; a profile is made of what `pmtpy characterise --json` printed"
         raise FileFormatError(msg)
     by = document.get("corrected_by")
     if by:

@@ -42,7 +42,9 @@ def page(found: Comparison, warnings: Sequence[str]) -> Page:
 
 
 def _missing(s: Compared, reference: str) -> Iterable[tuple[str, str]]:
-    return s.declined.items() if s.name != reference else ()
+    """Return what is not known of a sensor and why; what needs something that is not known either says that alone."""
+    told = s.declined.items() if s.name != reference else ()
+    return [(name, why.split(": ")[0] if why.startswith("needs the lag: ") else why) for name, why in told]
 
 
 def _of_regions(regions: Sequence[RegionEnergies]) -> list[tuple[str, str]]:

@@ -74,19 +74,23 @@ def side_by_side(
     read : callable
         Reads a file.
 
-    Raises TargetError: there is no such power; one clock is asked for, and some files tell no Unix time.
+    Raises TargetError: there is no such power, or but one of all; one clock is asked for, and some files tell no Unix
+    time.
     """
     traces: list[Trace] = []
     tables: list[pd.DataFrame] = []
     waiting: list[Span] = []
     said: list[str] = []
+    empty: list[str] = []
     paths = list(dict.fromkeys(split(thing)[0] for thing in things))
     for thing in things:
         path, channel = split(thing)
         table = read(path)
         spans = regions_of(table, table[times_of(table)].to_numpy(np.float64))
         if not power_columns(table):
-            if traces:
+            if not spans:
+                empty.append(f"{path} has neither a power nor marks in it")
+            elif traces:
                 traces[-1] = replace(traces[-1], regions=(*traces[-1].regions, *spans))
             else:
                 waiting += spans
@@ -99,6 +103,8 @@ def side_by_side(
             waiting, spans = [], []
         said += said_of_regions(table)
         tables.append(table)
+    if empty and len(traces) < 2:  # a comparison would only say that there are too few
+        raise TargetError("; ".join(empty))
     if one_run(tables):  # a region of several sensors stands in the file of each
         traces = _told_once(traces)
     one = one_run(tables) if one_clock is None else one_clock
@@ -107,7 +113,7 @@ def side_by_side(
         raise TargetError(msg)
     warnings = [f"{t.attrs['path']} is virtual: its energy is emulated" for t in tables if t.attrs["virtual"]]
     warnings += [f"{t.attrs['path']}: {note}" for t in tables for note in t.attrs["notes"]]
-    return SideBySide(traces, one, [*warnings, *dict.fromkeys(said)])
+    return SideBySide(traces, one, [*warnings, *dict.fromkeys(said), *(f"{each}: left out" for each in empty)])
 
 
 def _told_once(traces: Sequence[Trace]) -> list[Trace]:

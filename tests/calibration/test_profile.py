@@ -268,6 +268,8 @@ def test_what_was_found_and_then_damaged_is_refused_without_a_traceback(
         == 1
     )
     assert "a calibration profile already" in capsys.readouterr().err
+    assert profile_of(tmp_path, {"traceEvents": []}) == 1  # and not: state which watts it showed
+    assert "JSON of something else" in capsys.readouterr().err
 
 
 def test_a_recording_that_says_of_which_device_it_is_needs_no_target_and_no_range(tmp_path: Path) -> None:

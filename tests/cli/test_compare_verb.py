@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pmtpy.analysis.comparison.results import Comparison, Energy, RegionEnergies
+from pmtpy.analysis.comparison.results import Compared, Comparison, Energy, RegionEnergies
 from pmtpy.cli import main
 from pmtpy.cli.comparison_report import page
 from pmtpy.cli.page import plain
@@ -107,6 +107,26 @@ def test_one_fact_of_several_sensors_stands_there_once() -> None:
     whole = RegionEnergies(Span(0.0, 8.0, "whole"), energies)
     shown = plain(page(Comparison("gpu", True, (), (whole,)), []))
     assert "note: gpu, meter: its zero drifts\nnote: board: 12 rows lost" in shown
+
+
+def test_a_reason_of_several_answers_stands_there_once() -> None:
+    still = "the curve is constant within 0 W: it does not tell when anything happened; vary the load"
+    why = {"lag_ms": still, "kernel": f"needs the lag: {still}", "gain": f"needs the lag: {still}"}
+    found = Compared("gpu", 100, 8.0, 50.0, np.arange(100.0), declined=why)
+    shown = plain(page(Comparison("meter", True, (found,), ()), []))
+    assert shown.count("vary the load") == 1
+    assert "note: gpu: no averaging window: needs the lag\nnote: gpu: no gain and offset: needs the lag" in shown
+
+
+def test_a_file_without_power_is_named_and_not_taken_for_one_that_is_not_there(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files[0].parent)
+    Path("smi.csv").write_text("timestamp, power.draw [W]\n2024/01/01 00:00:00.000, [N/A]\n", encoding="utf-8")
+    assert main(["compare", "smi.csv", "meter.csv"]) == 2
+    assert "smi.csv has neither a power nor marks in it" in capsys.readouterr().err
+    assert main(["compare", "gpu.csv", "meter.csv", "smi.csv"]) == 0
+    assert "smi.csv has neither a power nor marks in it: left out" in capsys.readouterr().out
 
 
 def test_channels_of_one_file_share_its_clock(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
