@@ -92,12 +92,15 @@ def characterise(
         Never an error for what the data cannot tell: that is declined, with the reason.
     """
     remarks = _Remarks()
+    beside = Reference(meter) if isinstance(meter, Series) else meter
     lattice = remarks.attempt("update_period_ms", lambda: _lattice(polls))
     if lattice is None:
         why = remarks.declined["update_period_ms"].after("needs the update period")
-        names = ("step", "kernel", "gradient", "intercept_w", "energy")
-        return Characterisation(channel, declined=remarks.declined | dict.fromkeys(names, why), bound_s=remarks.bound_s)
-    beside = Reference(meter) if isinstance(meter, Series) else meter
+        transfer = _fast_transfer(remarks, polls, beside, one_clock=one_clock)
+        names = ("step", "kernel", *(() if transfer else ("gradient", "intercept_w")), "energy")
+        declined = dict.fromkeys(names, why) | remarks.declined
+        notes = tuple(remarks.notes)
+        return Characterisation(channel, transfer=transfer, declined=declined, notes=notes, bound_s=remarks.bound_s)
     t, watts = tidy(polls.t_s, polls.watts)
     updates = _updates(remarks, t, watts, lattice, polls.renewed_s)
     shift, same = 0.0, one_clock and load is None
@@ -288,6 +291,25 @@ def _coarse_transfer(
     )
     if transfer is not None:
         remarks.notes.append("gradient: the kernel is not known; by means over several readings of the coarse meter")
+    return transfer
+
+
+def _fast_transfer(remarks: _Remarks, polls: Series, meter: Reference | None, *, one_clock: bool) -> Transfer | None:
+    """Return gain and offset of a sensor that publishes faster than it was polled: each reading is of its poll.
+
+    None without a meter, of another sensor, or where it declines.
+    """
+    if meter is None or remarks.bound_s is None:
+        return None
+    t, watts = tidy(polls.t_s, polls.watts)
+    shown = PowerTrace.from_samples(t, watts).read_at(t, remarks.bound_s)
+    transfer = remarks.attempt(
+        "gradient", lambda: line_of(of_means(align(shown, meter.curve(), one_clock=one_clock).points))
+    )
+    if transfer is None:
+        remarks.declined["intercept_w"] = remarks.declined["gradient"]
+    else:
+        remarks.notes.append("gradient: the update period is not known, only bounded; by means over several polls")
     return transfer
 
 

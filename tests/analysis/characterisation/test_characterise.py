@@ -141,6 +141,44 @@ def test_a_width_that_no_likely_family_has_is_bounded_and_not_left_out() -> None
     assert tau["high"] == pytest.approx(80.0 / np.sqrt(12.0), rel=0.05)
 
 
+@pytest.mark.parametrize("one_clock", [True, False])
+def test_a_sensor_faster_than_its_polls_has_a_bound_and_beside_a_meter_gain_and_offset(*, one_clock: bool) -> None:
+    """Mean of each 2 ms, published every 2 ms, polled every 2.4 ms; the meter, of each millisecond, is the truth."""
+    bench = pseudo_random_bench(0.05)
+    rng = np.random.default_rng(3)
+    polled = np.arange(0.5, bench.seconds, 0.0024)
+    u = 0.002 * np.floor(polled / 0.002)
+    shown = 0.95 * np.diff([bench.load.joules(u - 0.002), bench.load.joules(u)], axis=0)[0] / 0.002 - 3.0
+    t = np.arange(0.0, bench.seconds, 1e-3)
+    truth = np.diff(bench.load.joules(np.append(t - 1e-3, t[-1]))) / 1e-3
+    found = characterise(
+        "power",
+        Series(polled, shown + 0.3 * rng.standard_normal(len(polled))),
+        meter=Series(t + (0.0 if one_clock else 0.7), truth),
+        one_clock=one_clock,
+    )
+    document = found.document()
+    assert document["update_period_ms"]["value"] is None
+    assert 2.0 <= document["update_period_ms"]["high"] < 2.6
+    assert found.transfer is not None
+    assert found.transfer.gain.contains(0.95)
+    assert found.transfer.gain.half_width < 0.01
+    assert found.transfer.intercept_w.contains(-3.0)
+    assert not {"gradient", "intercept_w"} & document["declined"].keys()
+    assert document["declined"].keys() == {"update_period_ms", "step", "kernel", "energy"}
+    assert any("not known" in note for note in found.notes)
+
+
+def test_a_meter_that_saw_something_else_tells_no_gain_of_a_sensor_faster_than_its_polls() -> None:
+    bench, rng = pseudo_random_bench(0.05), np.random.default_rng(4)
+    polled = np.arange(0.5, bench.seconds, 0.0024)
+    shown = bench.load.watts(polled) + 0.3 * rng.standard_normal(len(polled))
+    still = Series(np.arange(0.0, bench.seconds, 1e-3), np.full(round(bench.seconds * 1e3), 50.0))
+    declined = characterise("power", Series(polled, shown), meter=still, one_clock=True).declined
+    assert declined["gradient"] == declined["intercept_w"]
+    assert "constant" in declined["gradient"]
+
+
 def test_constant_power_declines_everything_with_the_reason() -> None:
     flat = Bench(np.array([100.0, 101.0]), 10.0)
     document = _run(flat, SensorModel(0.1, step_w=1.0)).document()
