@@ -138,8 +138,8 @@ def _explained(
     if r2 < _MIN_R2:
         msg = (
             f"the reference explains only {100 * max(r2, 0.0):.0f} % of the variance of the readings: another device, "
-            "another time, a load that is not flat, a window that a load of this period does not show, or readings that "
-            "scatter, as those of a counter that is read about as often as it moves"
+            "another time, a load that is not flat, a window that a load of this period does not show, or readings "
+            "that scatter, as those of a counter that is read about as often as it moves"
         )
         raise DeclinedError(msg)
     return problem, fits
