@@ -156,11 +156,11 @@ def _longest(t_s: Floats, which: NDArray[np.bool_]) -> float:
 
 
 def in_step_with(sample_s: float, window_s: float, refresh_s: float = 0.0) -> str:
-    """Name the times whose fractions a load may repeat in: of the readings, of what they show, of a wide window."""
+    """Name the times whose ratios a load may repeat in: of the readings, of what they show, of a wide window."""
     renewed = f", or with what they show, {duration(refresh_s)}" if refresh_s else ""
     window = f", or with its window, {duration(window_s)}" if window_s > SEVERAL_RENEWALS * sample_s else ""
     comma = "," if renewed or window else ""
-    return f"{duration(sample_s)}{renewed}{window}{comma} or a whole fraction of it"
+    return f"{duration(sample_s)}{renewed}{window}{comma} or a time in a simple ratio to it (1/2, 2, 3/2)"
 
 
 def aliasing(
@@ -192,7 +192,7 @@ def aliasing(
         low = max(low, 0.0) if lowest_w >= 0.0 else low
         # Whether it was, no reading tells: those that cut a load alike for long look like a power that lasts.
         more = "and more if its highest power was never shown"
-        far = f": of such a load, and of no other, the energy is anything from {low:.4g} to {high:.4g} J, {more}"
+        far = f": of such a load the energy is anything from {low:.4g} to {high:.4g} J, {more}"
     elif not always:
         return ""
     if covers is None:

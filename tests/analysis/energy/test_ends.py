@@ -163,7 +163,7 @@ def test_a_load_in_step_with_the_window_of_a_mean_is_named() -> None:
     watts = np.full(len(t), 120.0)
     found = region_energy(t, watts, Response(0.1, 1.0, noise_w=0.3), start_s=8.0, end_s=8.3)
     (said,) = [w for w in found.warnings if "can alias unnoticed" in w]
-    assert "100 ms, or with its window, 1 s, or a whole fraction of it" in said
+    assert "100 ms, or with its window, 1 s, or a time in a simple ratio to it" in said
     assert "and more if its highest power was never shown" in said
 
 
