@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pmtpy.analysis.uncertainty.budget import repeated
+from pmtpy.analysis.uncertainty.budget import RunsMean, mean_of_runs, repeated
 from pmtpy.cli import report
 from pmtpy.cli._measured_twice import TWICE, MeasuredTwice, measured_twice
 from pmtpy.cli.command import run_command
@@ -241,12 +241,12 @@ def document(
         result["repeat"] = {
             "n": len(good),
             "asked": asked,
-            "seconds": spread([r.seconds for r in good]) if len(good) > 1 else None,
+            "seconds": spread(*repeated([r.seconds for r in good])) if len(good) > 1 else None,
             "sensors": {
                 target: {
                     "n": len(each),
-                    "joules": spread([m.joules / m.coverage for m in each]),
-                    "watts": spread([m.watts for m in each]),
+                    "joules": spread(*_joules_of(each)[:3]),
+                    "watts": spread(*mean_of_runs(each, [1.0 / (m.seconds * m.coverage) for m in each])[:3]),
                 }
                 for target, each in _by_target(good).items()
             },
@@ -281,9 +281,13 @@ def _left_out(runs: Sequence[Run]) -> list[Line]:
     ]
 
 
-def spread(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, standard deviation, and 95 % interval of the mean (Student's t) of repeated runs."""
-    mean, deviation, half = repeated(values)
+def _joules_of(runs: Sequence[Measurement]) -> RunsMean:
+    """Return the mean energy of runs, as if all of each were covered."""
+    return mean_of_runs(runs, [1.0 / m.coverage for m in runs])
+
+
+def spread(mean: float, deviation: float, half: float) -> dict[str, float | None]:
+    """Return mean, standard deviation and interval of 95 % of repeated runs."""
     numbers_of = {"mean": mean, "std": deviation, "low": mean - half, "high": mean + half}
     return {k: number_or_none(v) for k, v in numbers_of.items()}
 
@@ -310,9 +314,9 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: in
     elif len(good) > 1:
         shown = f"the table shows the last of {len(good)} runs; over all runs"
         said = f"over the {len(good)} runs that ended well" if last.status else shown
-        made.append(Line(f"{said} (95 % interval of the mean):"))
+        made.append(Line(f"{said} (mean +- what holds in 95 of 100 cases):"))
         for target, each in _by_target(good).items():
-            mean, deviation, half = repeated([m.joules / m.coverage for m in each])
+            mean, deviation, half, _ = _joules_of(each)
             about, doubt = in_same_digits(mean, half)
             made.append(Line(f"  {target}: {about} J +- {doubt} J, spread {deviation:.2g} J"))
         made += _left_out(good)
@@ -325,9 +329,12 @@ def page(runs: Sequence[Run], baseline: dict[str, Measurement] | None, asked: in
 def _spread_table(runs: Sequence[Run]) -> Table:
     """Return what repeated runs say together: mean, its 95 % interval, and how far single runs lie apart."""
     rows = [("", "mean", "+- (95 %)", "spread (sd)", "min", "max", "")]
-    energies = {f"{target} (J)": [m.joules / m.coverage for m in each] for target, each in _by_target(runs).items()}
-    for name, values in {**energies, "time (s)": [r.seconds for r in runs]}.items():
-        mean, deviation, half = repeated(values)
+    energies = {
+        f"{target} (J)": ([m.joules / m.coverage for m in each], _joules_of(each)[:3])
+        for target, each in _by_target(runs).items()
+    }
+    times = [r.seconds for r in runs]
+    for name, (values, (mean, deviation, half)) in {**energies, "time (s)": (times, repeated(times))}.items():
         about, doubt = in_same_digits(mean, half)
         places = len(about.partition(".")[2])
         apart, low, high = (f"{v:.{places}f}" for v in (deviation, min(values), max(values)))

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from pmtpy.analysis.signal.estimate import Z95
-from pmtpy.analysis.uncertainty.budget import repeated
-from pmtpy.analysis.uncertainty.components import COMPONENTS
+from pmtpy.analysis.uncertainty.budget import mean_of_runs
 from pmtpy.core.presentation import number_or_none
 from pmtpy.core.state import LEAST_COVERAGE
 from pmtpy.errors import TargetError
@@ -120,30 +118,17 @@ class BodyEnergy:
 
 def found_of(runs: Sequence[Measurement]) -> BodyEnergy:
     """Put the runs of a test body together."""
-    n, coverage = len(runs), min(m.coverage for m in runs)
-    joules = [m.joules / m.coverage if m.coverage > 0 else math.nan for m in runs]
-    mean, scatter = math.fsum(joules) / n, 0.0
-    if n > 1:
-        mean, _, scatter = repeated(joules)
-    shared = math.fsum(_shared_u(m) for m in runs) / n
-    # NaN stays: max() keeps its first argument where nothing is larger.
-    own = math.fsum(math.sqrt(max(m.uncertainty_joules**2 - _shared_u(m) ** 2, 0.0)) for m in runs) / n / math.sqrt(n)
+    n = len(runs)
+    found = mean_of_runs(runs, [1.0 / m.coverage if m.coverage > 0 else math.nan for m in runs])
     return BodyEnergy(
-        mean,
+        found.mean,
         math.fsum(m.seconds for m in runs) / n,
-        math.hypot(scatter, Z95 * math.hypot(shared, own)),
-        math.hypot(scatter, Z95 * own) if n > 1 else math.nan,
+        found.half,
+        found.apart,
         n,
-        coverage,
+        min(m.coverage for m in runs),
         tuple(dict.fromkeys(w for m in runs for w in m.warnings)),
     )
-
-
-def _shared_u(m: Measurement) -> float:
-    """Standard uncertainty that no repetition lessens; all of it where it is not known what it is made of."""
-    if not m.components:
-        return m.uncertainty_joules
-    return math.sqrt(math.fsum(u * u for name, u in m.components if COMPONENTS[name].repeated))
 
 
 def judge(found: BodyEnergy, budget: Budget) -> tuple[str, str]:

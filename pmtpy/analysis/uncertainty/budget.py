@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -104,7 +104,8 @@ def sum_budgets(budgets: Sequence[UncertaintyBudget], kinds: Sequence[str]) -> U
 def repeated(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean, standard deviation and half-width of the 95 % interval of the mean (Student's t) of repeated runs.
 
-    The interval speaks of repeatability alone: what all runs have in common (gain, zero) is not in it.
+    The interval speaks of repeatability alone: what all runs have in common (gain, zero) is not in it;
+    :func:`mean_of_runs` has it.
 
     Raises ValueError: fewer than two values: nothing repeats.
     """
@@ -114,6 +115,68 @@ def repeated(values: Sequence[float]) -> tuple[float, float, float]:
         raise ValueError(msg)
     deviation = float(np.std(values, ddof=1))
     return float(np.mean(values)), deviation, student_95(n - 1) * deviation / math.sqrt(n)
+
+
+class Judged(Protocol):
+    """An energy with its uncertainty, and what that is made of."""
+
+    @property
+    def joules(self) -> float:
+        """Energy found."""
+
+    @property
+    def uncertainty_joules(self) -> float:
+        """Standard uncertainty."""
+
+    @property
+    def components(self) -> tuple[tuple[str, float], ...]:
+        """The causes, each a standard uncertainty in joules."""
+
+
+class RunsMean(NamedTuple):
+    """The mean of what repeated runs of one work say."""
+
+    mean: float
+    deviation: float  # standard deviation of single runs; 0 of one
+    half: float  # half-width of the interval of 95 % that holds the truth
+    apart: float  # the same without what two such means on one sensor have in common; NaN of a single run
+
+
+def mean_of_runs(runs: Sequence[Judged], scale: Sequence[float]) -> RunsMean:
+    """Return the mean of runs, and how far from the truth it may be: what a sensor has wrong in each does not average out.
+
+    That runs agree does not make them right: the same work is seen in the same way each time. Where it is on in the
+    region alone, each run has a little too little, of gains and levels too. Only what is new in each run gets less.
+
+    Parameters
+    ----------
+    scale : sequence of float
+        By what the joules of each run are multiplied first (of runs that are not covered as a whole, or for watts).
+    """
+    n = len(runs)
+    values = [m.joules * by for m, by in zip(runs, scale, strict=True)]
+    mean, deviation, scatter = repeated(values) if n > 1 else (values[0], 0.0, 0.0)
+    in_common, seen_alike, own = (
+        math.fsum(part[k] * by for part, by in zip(map(_in_runs, runs), scale, strict=True)) / n for k in range(3)
+    )
+    half = math.hypot(scatter, Z95 * math.hypot(in_common, seen_alike, own / math.sqrt(n)))
+    apart = math.hypot(scatter, Z95 * math.hypot(seen_alike, own) / math.sqrt(n)) if n > 1 else math.nan
+    return RunsMean(mean, deviation, half, apart)
+
+
+def _in_runs(m: Judged) -> tuple[float, float, float]:
+    """Return the joules that err alike in each run, that do so as it is the same load, and that are new in each.
+
+    Of an uncertainty that is not known (NaN), or of which it is not known what it is made of, all is common.
+    """
+    if not m.components or math.isnan(m.uncertainty_joules):
+        return m.uncertainty_joules, 0.0, 0.0
+    squares = [0.0, 0.0, 0.0]
+    for name, u in m.components:
+        how = COMPONENTS[name]
+        squares[0 if how.repeated else 1 if how.shared else 2] += u * u
+    common, alike, own = map(math.sqrt, squares)
+    return common, alike, own
 
 
 def of_another(values: Sequence[float], within_u: Sequence[float]) -> tuple[float, float]:
