@@ -16,7 +16,8 @@ from tests.backends.nvml.rig import Rig
 from tests.support.clocks import OneThreadClock
 
 IDLE, BUSY = 60.0, 280.0
-POLL_S, EVERY_S = 0.05, 1.237  # from one run to the next: at another moment of the register, which is renewed each 0.1 s
+POLL_S = 0.05
+EVERY_S = 1.237  # from one run to the next: at another moment of the register, which is renewed each 0.1 s
 RUNS = 12
 
 

@@ -143,7 +143,7 @@ class RunsMean(NamedTuple):
 
 
 def mean_of_runs(runs: Sequence[Judged], scale: Sequence[float]) -> RunsMean:
-    """Return the mean of runs, and how far from the truth it may be: what a sensor has wrong in each does not average out.
+    """Return the mean of runs, and how far from the truth it may be: what all have wrong alike does not average out.
 
     That runs agree does not make them right: the same work is seen in the same way each time. Where it is on in the
     region alone, each run has a little too little, of gains and levels too. Only what is new in each run gets less.
