@@ -8,6 +8,7 @@ docs/uncertainty.md under the name of its component.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -37,6 +38,12 @@ _HIDDEN = 0.067
 _MISSED = (
     0.5875, 0.3410, 0.2130, 0.1416, 0.0984, 0.0705, 0.0515, 0.0382, 0.0285, 0.0213,
     0.0159, 0.0117, 0.0085, 0.0060, 0.0041, 0.0026, 0.0014, 0.0005, 0.0,
+)  # fmt: skip
+# The same of the end of an interval, at which no look has been yet. Where n looks of the interval before have not shown
+# it, it is there in one of n + 2 cases if that end is as long as one look stands for, and for any share of that time.
+_NOT_YET = (
+    0.5875, 0.5050, 0.4385, 0.3824, 0.3338, 0.2908, 0.2525, 0.2180, 0.1867, 0.1583,
+    0.1323, 0.1087, 0.0872, 0.0677, 0.0501, 0.0343, 0.0205, 0.0087, 0.0,
 )  # fmt: skip
 # Limit over power at rest, at most, of the boards in the gpu-table of Yang et al. and of Jetson modules.
 _REST_TO_LIMIT = 10.0
@@ -209,7 +216,10 @@ class Causes:
         bound_s = min(ahead, self.seen.seconds) / _BOUND
         most = (self.seen.range_watts[1] - self.seen.range_watts[0]) * bound_s  # it stays between those that were seen
         between = late.peak_to_peak_watts * bound_s if late is not None else 0.0
-        return max(near, min(walked, most), between)
+        # In one of n + 2 cases it begins in the time of the next look, in k of n + 1 + k in that of the next k.
+        looks = (self._looks() + 1.0) * sample / ahead - 1.0
+        begun = _room(looks, _NOT_YET) * self._unlike_w() * min(ahead, self.seen.seconds)
+        return math.hypot(max(near, min(walked, most), between), begun)
 
     def sampling(self) -> float:
         """What the times of the readings do not tell: what lay between the windows, and since when each value stood.
@@ -223,10 +233,12 @@ class Causes:
         fast = max(0.0, self.seen.alternating_watts**2 - self.channel.noise**2) * 5.0 / 6.0
         each = self._beyond_noise() / 12.0 + fast
         shown = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
-        looks = max(0.0, min(self._readings(), float(self.seen.told)))
-        share = float(np.interp(looks, range(len(_MISSED)), _MISSED)) / Z95
-        missed = (1.0 - self.covers) * share * self._unlike_w() * self.seen.seconds
+        missed = (1.0 - self.covers) * _room(self._looks(), _MISSED) * self._unlike_w() * self.seen.seconds
         return math.sqrt(slipped + shown + missed * missed)
+
+    def _looks(self) -> float:
+        """Readings that have told of the interval."""
+        return max(0.0, min(self._readings(), float(self.seen.told)))
 
     def _unlike_w(self) -> float:
         """How far the power may have been off its mean while nobody looked: as far as it was seen to go.
@@ -339,3 +351,8 @@ class Causes:
             return 0.0
         spacing = self.refresh_s or seen.seconds / max(1, seen.rows + seen.lost)
         return seen.rms_step_watts * spacing * seen.lost / 2.0 / _BOUND
+
+
+def _room(looks: float, left: Sequence[float]) -> float:
+    """Return the share of the most which so many looks leave room for, as a standard uncertainty."""
+    return float(np.interp(looks, range(len(left)), left)) / Z95

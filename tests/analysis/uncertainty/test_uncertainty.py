@@ -337,14 +337,39 @@ def test_movement_is_that_of_the_interval_or_of_its_surroundings() -> None:
 
 
 def test_the_end_that_no_row_has_reached_is_as_uncertain_as_the_power_moves() -> None:
-    ahead = QUIET._replace(extrapolated_s=0.1, rms_step_watts=30.0, sample_s=0.1)
+    ahead = QUIET._replace(extrapolated_s=0.1, rms_step_watts=30.0, sample_s=0.1, told=100)
     assert part(replace(POWER, method=EnergyMethod.MEAN), ahead, "ahead") == pytest.approx(30 * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("looks", "ahead_s", "cases"), [(0, 0.1, 2), (3, 0.1, 5), (3, 0.05, 9), (3, 0.4, 2), (8, 0.3, 4), (40, 0.1, 42)]
+)
+def test_what_may_have_begun_where_no_row_has_come_goes_by_how_long_that_is(
+    looks: int, ahead_s: float, cases: int
+) -> None:
+    """Of n looks of 0.1 s that are alike: in k of n + 1 + k cases it begins in what the next k look at."""
+    seconds = 0.1 * max(1, looks)
+    rest = QUIET._replace(
+        seconds=seconds, joules=50.0 * seconds, sample_s=0.1, told=looks, unseen_s=ahead_s,
+        peak_watts=50.0, range_watts=(50.0, 50.0),
+    )  # fmt: skip
+    board = replace(POWER, max_watts=350.0)
+    stated = 1.96 * part(board, rest, "ahead") / (300.0 * min(ahead_s, seconds))
+    # Any share of that time at any power up to 300 W more, each evenly: their product exceeds q with 1 - q + q ln q.
+    beyond = 1.0 - stated + stated * math.log(stated) if stated else 1.0
+    assert beyond / cases == pytest.approx(0.05, rel=0.03) if cases < 20 else stated == 0.0
 
 
 def test_far_beyond_the_rows_the_power_walks() -> None:
     mean = replace(POWER, method=EnergyMethod.MEAN)
     near = QUIET._replace(
-        seconds=2.0, joules=200.0, extrapolated_s=0.25, rms_step_watts=1.5, sample_s=1e-3, range_watts=(0.0, 150.0)
+        seconds=20.0,
+        joules=2e3,
+        extrapolated_s=0.25,
+        rms_step_watts=1.5,
+        sample_s=1e-3,
+        range_watts=(0.0, 150.0),
+        told=20000,
     )
     # A walk by steps of r: the integral over a has the variance r^2 a^3 / (3 D).
     assert part(mean.timed(refresh_s=1e-3), near, "ahead") == pytest.approx(1.5 * math.sqrt(0.25**3 / 3e-3))
