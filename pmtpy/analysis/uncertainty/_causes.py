@@ -153,11 +153,12 @@ class Causes:
         squares = 2.0 * (curved + self._hidden(own_s))  # what lies between the windows is in "sampling"
         # What lines lose of a region that is the work: of windows without gaps, the steps beside them are that.
         smeared = (1.0 - self.covers) * abs(seen.start.lost_joules + seen.end.lost_joules) / _BOUND
+        bridged = 0.0
         for edge in (seen.start, seen.end):
             swing = max(0.0, edge.peak_to_peak_watts - STANDS_OUT * self.noise_w)
-            squares += self.covers * (swing * sample / _IN_A_GAP) ** 2
+            bridged += self.covers * (swing * sample / _IN_A_GAP) ** 2
             smeared += swing * self._smeared_s(window or self.open_window_s) / 2.0 / _BOUND
-        return math.hypot(math.sqrt(squares), smeared)
+        return math.hypot(math.sqrt(squares + max(bridged, (seen.between.open_joules / _BOUND) ** 2)), smeared)
 
     def _smeared_s(self, window: float) -> float:
         """Of a region that is the work itself: the energy that a window shows outside of it, over what it shows of it.

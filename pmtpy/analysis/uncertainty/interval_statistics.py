@@ -213,6 +213,7 @@ class _Together:
         nothing = [0.0] * len(self.p)
         by_lines, goes_on = starts[0].by_lines or ends[0].by_lines, ends[0].by_lines
         between = self._between(length, aged, goes_on=goes_on) if by_lines else None
+        means = self._means(length, starts, ends) if self.power and self.held else None
         if between is not None and goes_on:  # no row has shown yet what was used since the last move
             unseen = min(max(unseen, length - float(self.t[-1])), interval.carry_s)
         of_late = [interval.of_late[i] if interval.of_late else None for i in columns]
@@ -262,7 +263,7 @@ class _Together:
                 skipped_joules=skipped[i],
                 rested_watts=interval.rested_watts[column] if interval.rested_watts else 0.0,
                 behind_s=max(0.0, beyond),
-                between=between[i] if between else Between(),
+                between=between[i] if between else Between(means[i]) if means else Between(),
                 lost_why=interval.lost_why,
             )
             for i, (column, channel) in enumerate(zip(columns, self.channels, strict=True))
@@ -426,6 +427,22 @@ class _Together:
         told_s, longest_s = cells.told_s(aged) if goes_on else math.inf, cells.longest_s()
         both = zip(opened, cells.spanned_joules(aged).tolist(), strict=True)
         return [Between(each, told_s, longest_s, spanned) for each, spanned in both]
+
+    def _means(self, length: float, starts: Sequence[Edge], ends: Sequence[Edge]) -> list[float] | None:
+        """Say what means over the times between rows leave open at the two ends, as moves of a counter do."""
+        t, p = self.t, self.p
+        if self.sample_s < STREAM_S:
+            return None
+        t = np.concatenate(([t[0] - self.sample_s], t))  # the first one is a mean as well
+        if int(t.searchsorted(0.0, "right")) < 2:
+            return None
+        p = np.concatenate((p[:, :1], p), axis=1)
+        shown = np.zeros(p.shape)
+        np.cumsum(p[:, 1:] * np.diff(t), axis=1, out=shown[:, 1:])
+        cells = Cells(t, shown, p, length, goes_on=True)
+        swing = np.array([max(a.peak_to_peak_watts, b.peak_to_peak_watts) for a, b in zip(starts, ends, strict=True)])
+        opened: list[float] = cells.open_joules((0.0,), swing, np.full(len(p), math.inf)).tolist()
+        return opened
 
     # -- energies --------------------------------------------------------------------------------------------------
 
