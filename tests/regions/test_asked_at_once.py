@@ -78,12 +78,12 @@ def test_work_that_ends_with_a_region_is_shown_by_a_time_that_is_partly_behind_i
     assert held >= 0.93 * PHASES, held
 
 
-def begun_inside(target: str, length_s: float, rest_s: float, phase_s: float, **options: str) -> Measurement:
+def begun_inside(target: str, length_s: float, rest_s: float, phase_s: float) -> Measurement:
     """Return what is said at once of a region in which a load begins, that was never seen before, and goes on."""
     clock, begin_s = OneThreadClock(), 2.0 + phase_s
     first_ns = clock.now_ns()
     load = f"steps:0={IDLE},{begin_s + rest_s}={BUSY}"
-    with pmt.create(target, clock=clock, load=load, **options) as sensor:
+    with pmt.create(target, clock=clock, load=load) as sensor:
         poll_s = acquisition_of(sensor).interval_s
 
         def until(t_s: float) -> None:
