@@ -22,6 +22,9 @@ from pmtpy.errors import BackendUnavailableError, ReadError
 # Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
 ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
 _LEAST_INTERVAL_S = 0.002
+# Of the time between two conversions: one that is polled as seldom as it converts loses some for as long as the two keep
+# step, and nothing shows of what they were.
+_SEES_EACH = 2.0 / 3.0
 REMEDY = (
     "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
     "`ls /sys/class/hwmon/*/name` shows what the kernel has; "
@@ -47,7 +50,7 @@ class HwmonSource(PolledSource):
         refresh = [c.refresh_s for c in self.channels if c.refresh_s]
         turns = [c.wrap * c.scale / c.max_watts for c in self.channels if c.wrap and c.max_watts]
         self.traits = Traits(
-            interval_s=max(_LEAST_INTERVAL_S, min([INTERVAL_S, *refresh])),
+            interval_s=max(_LEAST_INTERVAL_S, min([INTERVAL_S, *(_SEES_EACH * every_s for every_s in refresh)])),
             deadline_s=0.8 * min(turns) if turns else None,
             blocking=any(chip.on_a_bus for chip in chips),
         )
