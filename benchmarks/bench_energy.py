@@ -31,7 +31,8 @@ SENSORS = {  # period, window, time constant
     "slower-pole": (0.1, 0.0, 0.25),
     "wide": (0.1, 1.0, 0.0),
 }
-LOADS = ("rare", "random", "fast", "bursts", "step", "stairs", "around", "trains", "far", "near", "at")
+WORK = ("levels", "ramps", "warm", "beside", "two")  # blocks and rests of 0.05 to 1.5 s, each as `blocks` says
+LOADS = ("rare", "random", "fast", "bursts", "step", "stairs", "around", "trains", "far", "near", "at", *WORK)
 LASTS_S = 40.0
 
 
@@ -43,6 +44,10 @@ class World:
     watts: Floats
     on_s: Floats
     off_s: Floats
+
+    def at(self, at_s: Floats) -> Floats:
+        """Power at instants."""
+        return np.asarray(self.watts[np.searchsorted(self.edges_s, at_s, side="right") - 1], np.float64)
 
     def joules(self, at_s: Floats) -> Floats:
         """Energy since the first edge."""
@@ -68,13 +73,54 @@ def switched(on_s: Floats, off_s: Floats, low: float, high: float) -> World:
     return World(edges, np.append(low, np.tile([high, low], len(on_s))), on_s, off_s)
 
 
+def divided(*edges_s: Floats) -> tuple[Floats, Floats]:
+    """Return all of these edges in order, and the middle between each two."""
+    fine = np.unique(np.concatenate(edges_s))
+    return fine, (fine[1:] + fine[:-1]) / 2.0
+
+
+def blocks(load: str, rng: np.random.Generator, low: float, high: float) -> World:
+    """Draw a world of blocks that are not one of two levels each."""
+    edges = 1.0 + np.cumsum(np.exp(rng.uniform(np.log(0.05), np.log(1.5), int(20.0 * LASTS_S))))
+    edges = edges[: 2 * int(np.searchsorted(edges[1::2], LASTS_S))]
+    plain, many = switched(edges[::2], edges[1::2], low, high), len(edges) // 2
+    swing = high - low
+    if load == "levels":  # a block ends at another level than it rose from
+        plain.watts[2::2] += swing * rng.uniform(0.0, 0.5, many)
+        return plain
+    if load == "two":  # two kinds of work in turn
+        plain.watts[3::4] = low + swing * rng.uniform(0.2, 0.8)
+        return plain
+    if load == "ramps":  # power climbs once a block begins, and falls behind it
+        rise, fall = np.exp(rng.uniform(np.log(0.005), np.log(0.3), 2))
+        at, share = [0.0], [0.0]
+        for i, (begins, lasts) in enumerate(zip(edges, np.diff(edges, append=LASTS_S + 60.0), strict=True)):
+            by_s, to = (fall, 0.0) if i % 2 else (rise, 1.0)
+            takes = min(abs(to - share[-1]) * by_s, lasts)
+            at += [begins, begins + takes]
+            share += [share[-1], share[-1] + np.sign(to - share[-1]) * takes / by_s]
+        fine, middle = divided(np.linspace(at[:-1], at[1:], 24).ravel(), plain.edges_s)
+        return World(fine, low + swing * np.interp(middle, at, share), edges[::2], edges[1::2])
+    if load == "warm":  # from the first block on, and the rests with it
+        fine, middle = divided(plain.edges_s, np.arange(0.0, LASTS_S + 60.0, 0.05))
+        warm = rng.uniform(0.02, 0.06) * -np.expm1(-np.maximum(middle - edges[0], 0.0) / rng.uniform(2.0, 10.0))
+        return World(fine, plain.at(middle) * (1.0 + warm), edges[::2], edges[1::2])
+    beside = np.cumsum(rng.exponential(rng.uniform(0.1, 1.0), int(20.0 * LASTS_S)))  # work that nobody stamps
+    beside = beside[: 2 * int(np.searchsorted(beside[1::2], LASTS_S))]
+    other = switched(beside[::2], beside[1::2], 0.0, swing * rng.uniform(0.1, 0.6))
+    fine, middle = divided(plain.edges_s, other.edges_s)
+    return World(fine, plain.at(middle) + other.at(middle), edges[::2], edges[1::2])
+
+
 def drawn(load: str, rng: np.random.Generator, period_s: float) -> World:
     """Draw a world."""
     low = float(rng.uniform(20.0, 80.0))
     high = low + float(rng.uniform(60.0, 250.0))
-    if load == "step":
+    if load in WORK:
+        return blocks(load, rng, low, high)
+    if load in {"step", "around"}:  # a block that is the region; or that this reaches beyond, or begins or ends with
         on = np.array([rng.uniform(10.0, 20.0)])
-        return switched(on, on + rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
+        return switched(on, on + (1.0 if load == "step" else period_s) * rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
     if load == "stairs":  # work that rises and falls in steps; regions begin with it, and end anywhere in it
         steps, begins = int(rng.integers(2, 5)), float(rng.uniform(10.0, 20.0))
         edges = begins + np.cumsum(np.append(0.0, np.exp(rng.uniform(np.log(0.05), np.log(3.0), steps))))
@@ -85,9 +131,6 @@ def drawn(load: str, rng: np.random.Generator, period_s: float) -> World:
             edges[:1],
             edges[-1:],
         )
-    if load == "around":  # a block that the region reaches beyond, or that ends or begins with it
-        on = np.array([rng.uniform(10.0, 20.0)])
-        return switched(on, on + period_s * rng.choice([0.1, 0.3, 1.0, 3.0]), low, high)
     if load in {"far", "near", "at"}:
         ratio = float(rng.choice([0.37, 0.71, 1.37, 2.41, 3.7] if load == "far" else [0.5, 1.0, 2.0]))
         ratio *= 1.0 + (rng.uniform(0.01, 0.04) * rng.choice([-1.0, 1.0]) if load == "near" else 0.0)
@@ -121,6 +164,9 @@ def trial(sensor: str, load: str, seed: int, *, stamped: bool) -> tuple[float, f
     if load == "around":
         lead, tail = period * rng.choice([0.0, 0.5, 3.0], 2)
         start, end = float(world.on_s[0] - lead), float(world.off_s[0] + tail)
+    if load in WORK and rng.uniform() < 0.5:  # a region is some blocks, or it is cut anywhere
+        first = int(rng.integers(np.searchsorted(world.on_s, 8.0), np.searchsorted(world.on_s, 25.0)))
+        start, end = float(world.on_s[first]), float(world.off_s[first + int(rng.integers(0, 5))])
     if load == "trains":
         first = int(rng.integers(np.searchsorted(world.on_s, 8.0), np.searchsorted(world.on_s, 25.0)))
         start, end = float(world.on_s[first]), float(world.off_s[first + int(rng.integers(0, 12))])
