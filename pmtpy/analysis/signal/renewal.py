@@ -32,8 +32,7 @@ _ANOTHER = 0.05  # of registers those that are slower than is known of them, bef
 _MIN_RATIO = 1.9  # to the period of the profile: what lies on its grid may be twice as far apart, but for its wander
 _MAX_RATIO, _MAX_APART = 100.0, 300.0  # to it, of measures and of times from change to change: what is tried is bounded
 _WANDER = 0.1  # of the profile's period, by which renewals are early or late at most
-_MOST_CHANGES = 60  # the last ones; more tell no more
-_MAX_NATS = 50.0  # more is as sure
+_MOST_CHANGES = 60  # the last ones: boards change how often they renew, and so many tell all there is to tell
 _FINENESS = 0.25  # of what is open of a time: by as much the measures that are tried leave it open
 
 # What the load may have done by itself: jumps between levels that come back.
@@ -107,7 +106,7 @@ def _measure(apart: Floats, open_s: Floats, speaks: Bools, between: tuple[float,
     nats = -np.sum(np.log(chance), axis=1)
     best = int(np.argmax(nats))
     over_all = float(np.logaddexp.reduce(nats)) - math.log(len(tried))  # the mean over all that are tried
-    return Renewal(float(np.sum(apart) / np.sum(multiples[fits[best]])), math.exp(min(over_all, _MAX_NATS)))
+    return Renewal(float(np.sum(apart) / np.sum(multiples[fits[best]])), math.exp(over_all))
 
 
 def _first_of_their_kind(apart: Floats, alike_s: Floats) -> Bools:

@@ -20,7 +20,9 @@ from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
 
 _PHASES = 64  # in which a period is divided to see which of them a kernel prefers
-_MAX_FOLDS = 8  # load periods in one of the readings; more are told apart by no kernel that sees an eighth of it
+# Phases that readings see of a load, in one of its periods or of theirs, the longer: what is between two of more is
+# less than an eighth of it.
+_MAX_PHASES = 8
 # A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
 _MIN_LEFT_OUT = 0.25
 _BY_CHANCE = 0.01  # instants that keep no step leave as much out in so many cases
@@ -215,6 +217,8 @@ def _unseen(
     on = (shown - lowest) / (highest - lowest)
     least = most = 0.0
     for a, b, part in _alike(response.period_s, length_s, load_period_s):
+        if part / a <= min(least, most):  # of which all that is hidden is no more
+            continue
         below, above = _hidden(response, response.period_s / b, np.linspace(0.0, 1.0, _PHASES + 1) if a > 1 else on)
         least, most = max(least, part * below / a), max(most, part * above / a)
     swing = highest - lowest
@@ -230,7 +234,7 @@ def _alike(period_s: float, length_s: float, load_period_s: tuple[float, float] 
         return [(1, 1, 1.0)]
     low, high = load_period_s
     found = []
-    for b in range(1, _MAX_FOLDS + 1):
+    for b in range(1, math.ceil(_MAX_PHASES * max(1.0, period_s / low)) + 1):
         step = period_s / b
         first = max(1, math.ceil(low / step))
         for a in {max(1, first - 1), first}:

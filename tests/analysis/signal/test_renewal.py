@@ -42,6 +42,25 @@ def test_rows_of_new_values_alone_tell_as_much_as_polls_would() -> None:
     assert not renewal(at, shown, STATED_S, 1.0).share
 
 
+def test_how_often_a_register_was_renewed_long_ago_tells_nothing_of_now() -> None:
+    # As a card at rest does that was under load before: ten times a second, then once.
+    rng = np.random.default_rng(2)
+    at, shown = seldom(1.0, 80, 2)
+    before = STATED_S * np.arange(200)
+    at, shown = np.append(before, before[-1] + 1.0 + at), np.append(rng.normal(300.0, 20.0, 200), shown)
+    found = renewal(*polled(at, shown, 0.04, 2), STATED_S)
+    assert found.another
+    assert found.every_s == pytest.approx(1.0, rel=0.03)
+
+
+def test_many_changes_that_lie_far_apart_have_odds_that_are_a_number() -> None:
+    at = 10.0 * np.cumsum(np.random.default_rng(4).integers(1, 4, 2000))
+    shown = np.random.default_rng(5).normal(100.0, 20.0, len(at))
+    found = renewal(at, shown, STATED_S, 0.01)
+    assert found.another
+    assert np.isfinite(found.odds)
+
+
 def test_a_few_changes_are_not_enough_to_believe_it_and_leave_it_open() -> None:
     for changes in range(6):
         for seed in range(50):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pmtpy.analysis.uncertainty.budget import uncertainty_budget
-from pmtpy.analysis.uncertainty.in_step import joules_in_step
+from pmtpy.analysis.uncertainty.in_step import joules_in_step, left_out_s, rests, span_of_powers
 from pmtpy.analysis.uncertainty.interval import IntervalStatistics
 from pmtpy.core.channel import Channel, Quantity
 from pmtpy.core.response import Response
@@ -91,3 +91,47 @@ def test_of_a_power_that_goes_below_nothing_the_interval_in_step_does_too(joules
     (why,) = uncertainty_budget(rail, above).warnings
     expected = [float(each) - 10.0 * WATTS for each in re.findall(r"anything from (\S+) to (\S+) J", why)[0]]
     assert (low, high) == pytest.approx(expected, abs=1.0)
+
+
+def test_where_no_rest_was_shown_a_load_in_step_may_rest_at_nothing() -> None:
+    assert span_of_powers(90.0, 100.0) == (0.0, 100.0)
+    assert span_of_powers(30.0, 100.0) == (30.0, 100.0)
+    t = np.arange(0.0, 20.0, 0.1)
+    dips = np.where(t < 10.0, 1.0, 0.0)
+    assert rests(Response(0.1, 0.025), t, 100.0 - 60.0 * dips)
+    assert not rests(Response(0.1, 0.025), t, 100.0 - 5.0 * dips)
+
+
+@pytest.mark.parametrize("window_s", [0.005, 0.025])
+@pytest.mark.parametrize(
+    ("phases", "periods"), [(1, 1), (1, 3), (1, 8), (1, 9), (1, 13), (1, 40), (2, 17), (3, 2), (3, 7), (3, 25), (7, 6)]
+)
+def test_a_load_of_a_known_fraction_of_the_period_is_held_however_short_it_is(
+    window_s: float, phases: int, periods: int
+) -> None:
+    rng, period_s, seconds = np.random.default_rng(periods), 0.1 * phases / periods, 10.0
+    for _ in range(200):
+        duty, begin_s = rng.uniform(0.1, 0.9), rng.uniform(0.0, period_s)
+        # Readings show the same pieces of a load that rests at nothing and uses 200 W, again and again.
+        pieces = [true_joules(period_s, duty, at, at + window_s) for at in begin_s + 0.1 * np.arange(phases)]
+        seen = float(np.mean(pieces)) / WATTS * duty * 2.0 * WATTS / window_s
+        low, high = joules_in_step(
+            Response(0.1, window_s),
+            seen * seconds,
+            seconds,
+            (0.0, 2.0 * WATTS),
+            0.0,
+            load_period_s=(period_s, period_s),
+        )
+        assert low - 1e-6 <= duty * 2.0 * WATTS * seconds <= high + 1e-6
+
+
+@pytest.mark.parametrize("blocks", [3, 4, 6, 12])
+def test_blocks_that_keep_no_step_are_seldom_said_to_be_left_out_at_one_place(blocks: int) -> None:
+    # Of four blocks half leave out more than a quarter of a period that readings of a quarter do not see.
+    rng, response = np.random.default_rng(3), Response(0.1, 0.025)
+    t = np.arange(0.0, 10.0, 0.1)
+    said = [left_out_s(response, t, np.sort(rng.uniform(1.0, 9.0, blocks))) > 0.0 for _ in range(1000)]
+    assert np.mean(said) < 0.02  # by chance 0.01, of which three standard errors are 0.01
+    in_step = 1.03 + 0.1 * np.arange(12) * 5
+    assert left_out_s(response, t, in_step) == pytest.approx(0.075)
