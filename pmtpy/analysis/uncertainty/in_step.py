@@ -234,7 +234,9 @@ def _alike(period_s: float, length_s: float, load_period_s: tuple[float, float] 
         return [(1, 1, 1.0)]
     low, high = load_period_s
     found = []
-    for b in range(1, math.ceil(_MAX_PHASES * max(1.0, period_s / low)) + 1):
+    # Of many periods that it may have one of the longer half keeps step, and hides the most.
+    shortest = min(max(low, min(high, period_s) / 2.0), period_s)
+    for b in range(1, math.ceil(_MAX_PHASES * period_s / shortest) + 1):
         step = period_s / b
         first = max(1, math.ceil(low / step))
         for a in {max(1, first - 1), first}:
