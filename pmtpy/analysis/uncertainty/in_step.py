@@ -23,6 +23,7 @@ _PHASES = 64  # in which a period is divided to see which of them a kernel prefe
 # Phases that readings see of a load, in one of its periods or of theirs, the longer: what is between two of more is
 # less than an eighth of it.
 _MAX_PHASES = 8
+_MANY = 32  # periods that a kernel sees of a load, of which it hides less than one in a hundred
 # A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
 _MIN_LEFT_OUT = 0.25
 _BY_CHANCE = 0.01  # instants that keep no step leave as much out in so many cases
@@ -90,7 +91,7 @@ def top_unseen(
     history_s, (shortest, longest) = float(t_s[-1] - t_s[0]), load_period_s
     left_out = [
         1.0 / a - response.span_s / (a * response.period_s / b)
-        for a, b, part in _alike(response.period_s, history_s, load_period_s)
+        for a, b, part in _alike(response, history_s, load_period_s)
         if part >= 1.0
     ]
     if max(left_out, default=0.0) < _MIN_LEFT_OUT:
@@ -216,7 +217,7 @@ def _unseen(
         return shown, shown
     on = (shown - lowest) / (highest - lowest)
     least = most = 0.0
-    for a, b, part in _alike(response.period_s, length_s, load_period_s):
+    for a, b, part in _alike(response, length_s, load_period_s):
         if part / a <= min(least, most):  # of which all that is hidden is no more
             continue
         below, above = _hidden(response, response.period_s / b, np.linspace(0.0, 1.0, _PHASES + 1) if a > 1 else on)
@@ -225,17 +226,18 @@ def _unseen(
     return max(lowest, shown - swing * least), min(highest, shown + swing * most)
 
 
-def _alike(period_s: float, length_s: float, load_period_s: tuple[float, float] | None) -> list[tuple[int, int, float]]:
+def _alike(
+    response: Response, length_s: float, load_period_s: tuple[float, float] | None
+) -> list[tuple[int, int, float]]:
     """Return ``a``, ``b``, and what share of a hidden power a load of the nearest known period hides on the mean.
 
     One that slides by a whole step between two phases hides none, and less and less from there.
     """
     if load_period_s is None:
         return [(1, 1, 1.0)]
-    low, high = load_period_s
-    found = []
-    # Of many periods that it may have one of the longer half keeps step, and hides the most.
-    shortest = min(max(low, min(high, period_s) / 2.0), period_s)
+    (low, high), period_s, found = load_period_s, response.period_s, list[tuple[int, int, float]]()
+    # Of many periods that it may have one of the longer half keeps step, and hides the most; a kernel means many out.
+    shortest = min(max(low, min(high, period_s) / 2.0, response.span_s / _MANY), period_s)
     for b in range(1, math.ceil(_MAX_PHASES * period_s / shortest) + 1):
         step = period_s / b
         first = max(1, math.ceil(low / step))

@@ -54,7 +54,7 @@ def test_how_often_a_register_was_renewed_long_ago_tells_nothing_of_now() -> Non
 
 
 def test_many_changes_that_lie_far_apart_have_odds_that_are_a_number() -> None:
-    at = 10.0 * np.cumsum(np.random.default_rng(4).integers(1, 4, 2000))
+    at = np.cumsum(np.random.default_rng(4).integers(1, 4, 2000)).astype(np.float64) * 10.0
     shown = np.random.default_rng(5).normal(100.0, 20.0, len(at))
     found = renewal(at, shown, STATED_S, 0.01)
     assert found.another

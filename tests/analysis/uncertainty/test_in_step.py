@@ -133,5 +133,5 @@ def test_blocks_that_keep_no_step_are_seldom_said_to_be_left_out_at_one_place(bl
     t = np.arange(0.0, 10.0, 0.1)
     said = [left_out_s(response, t, np.sort(rng.uniform(1.0, 9.0, blocks))) > 0.0 for _ in range(1000)]
     assert np.mean(said) < 0.02  # by chance 0.01, of which three standard errors are 0.01
-    in_step = 1.03 + 0.1 * np.arange(12) * 5
+    in_step = np.asarray(1.03 + 0.5 * np.arange(12), np.float64)
     assert left_out_s(response, t, in_step) == pytest.approx(0.075)
