@@ -23,7 +23,7 @@ _PHASES = 64  # in which a period is divided to see which of them a kernel prefe
 # Phases that readings see of a load, in one of its periods or of theirs, the longer: what is between two of more is
 # less than an eighth of it.
 _MAX_PHASES = 8
-_MANY = 32  # periods that a kernel sees of a load, of which it hides less than one in a hundred
+_MEANT_OUT = 32  # periods that a kernel sees of a load, of which it hides less than one in a hundred
 # A share of a load's period that readings leave out each time, from which on a block of the load may lie in it.
 _MIN_LEFT_OUT = 0.25
 _BY_CHANCE = 0.01  # instants that keep no step leave as much out in so many cases
@@ -237,7 +237,7 @@ def _alike(
         return [(1, 1, 1.0)]
     (low, high), period_s, found = load_period_s, response.period_s, list[tuple[int, int, float]]()
     # Of many periods that it may have one of the longer half keeps step, and hides the most; a kernel means many out.
-    shortest = min(max(low, min(high, period_s) / 2.0, response.span_s / _MANY), period_s)
+    shortest = min(max(low, min(high, period_s) / 2.0, response.span_s / _MEANT_OUT), period_s)
     for b in range(1, math.ceil(_MAX_PHASES * period_s / shortest) + 1):
         step = period_s / b
         first = max(1, math.ceil(low / step))
