@@ -124,6 +124,7 @@ def test_short_time_constants_keep_no_copies_of_a_meter() -> None:
     knots = 50_000
     respond = Responder(PowerTrace.of_levels(np.linspace(0.0, 50.0, knots), 100.0 + np.arange(knots + 1) % 7.0))
     at = np.linspace(1.0, 40.0, 50)
+    respond(at, 0.0, 1.0)  # imports what it needs, which is memory, too
     tracemalloc.start()
     for power in range(10, 26):
         respond(at, 0.0, 2.0**-power)
