@@ -22,8 +22,8 @@ from pmtpy.errors import BackendUnavailableError, ReadError
 # Answers of a device that sleeps or is busy (amdgpu in D3, PMBus, OCC in reset): the reading is lost, not the device.
 ASLEEP = frozenset({errno.ENODATA, errno.ENXIO, errno.EAGAIN, errno.EIO, errno.EBUSY, errno.ETIMEDOUT, errno.EINVAL})
 _LEAST_INTERVAL_S = 0.002
-# Of the time between two conversions: one that is polled as seldom as it converts loses some for as long as the two keep
-# step, and nothing shows of what they were.
+# Of the time between two conversions: one that is polled as seldom as it converts loses some for as long as the two
+# keep step, and nothing shows of what they were.
 _SEES_EACH = 2.0 / 3.0
 REMEDY = (
     "load the chip's driver (for example: sudo modprobe ina2xx, ibmpowernv, acpi_power_meter force_cap_on=y); "
