@@ -12,6 +12,7 @@ are taken for the time of the refresh, which nothing documents.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -169,12 +170,17 @@ def _open(
     more = list(found.notes)
     if total is None and have[0].kind is not Kind.ENERGY:
         more.append(f"no energy counter: the total is {have[0].channel.name}, integrated")
-    for register in have:
-        others = published.spread(board.name, board.driver, register.kind) if register.kind else None
-        if others is not None and register.channel.name.startswith("gpu."):
-            more.append(others.note(register.channel.name))
+    more += _uncalibrated(board, have)
     identity = Identity(BACKEND, board.name, choice.gpu.uuid, board.driver, notes=(*identity.notes, *more))
     return RegisterSource(clock, with_nvml, locate, identity, found.registers)
+
+
+def _uncalibrated(board: registers.Board, have: Sequence[registers.Register]) -> list[str]:
+    """Say how far its powers may be off by what was measured of other cards of its model."""
+    own = [r for r in have if r.kind is not None and r.channel.name.startswith("gpu.")]
+    others = [(r.channel.name, published.spread(board.name, board.driver, r.kind)) for r in own if r.kind]
+    known = [of.note(name) for name, of in others if of is not None]
+    return known or [published.unmeasured(r.channel.name) for r in own[:1]]
 
 
 def _no_register(board: registers.Board, total: str | None, have: list[str]) -> BackendUnavailableError:

@@ -47,6 +47,14 @@ class Spread:
         )
 
 
+def unmeasured(channel: str) -> str:
+    """Say that nothing was published of a model; it begins as the notes of those of which something was."""
+    return (
+        f"{channel}: not calibrated, and no figures are known of cards of this model; {100.0 * GPU_U:.0f} %, as of all "
+        "models together, is taken as the uncertainty of its gain; to calibrate it: pmtpy certify"
+    )
+
+
 def spread(model: str, driver: str, kind: Kind) -> Spread | None:
     """Return what was published of a model, of drivers of the same era if there are any; None if nothing was."""
     wanted, era = _bare(model), facts.era(driver)
