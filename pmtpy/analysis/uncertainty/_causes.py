@@ -218,8 +218,9 @@ class Causes:
         most = (self.seen.range_watts[1] - self.seen.range_watts[0]) * bound_s  # it stays between those that were seen
         between = late.peak_to_peak_watts * bound_s if late is not None else 0.0
         # In one of n + 2 cases it begins in the time of the next look, in k of n + 1 + k in that of the next k.
-        looks = (self._looks() + 1.0) * sample / ahead - 1.0
-        begun = _room(looks, _NOT_YET) * self._unlike_w() * min(ahead, self.seen.seconds)
+        unseen = max(ahead - self._looked_s(), self.seen.behind_s)
+        looks = (self._looks() + 1.0) * sample / unseen - 1.0 if unseen > 0.0 else math.inf
+        begun = _room(looks, _NOT_YET) * self._unlike_w() * min(unseen, self.seen.seconds)
         return math.hypot(max(near, min(walked, most), between), begun)
 
     def sampling(self) -> float:
@@ -236,6 +237,11 @@ class Causes:
         shown = (1.0 - self.covers) * each * self._readings() * self.sample_s**2
         missed = (1.0 - self.covers) * _room(self._looks(), _MISSED) * self._unlike_w() * self.seen.seconds
         return math.sqrt(slipped + shown + missed * missed)
+
+    def _looked_s(self) -> float:
+        """For how long of what rows are late several of them look at the load all the same, as wide windows do."""
+        response = self.channel.response
+        return max(0.0, response.lag_s - response.delay_s - self.sample_s) if self.power else 0.0
 
     def _looks(self) -> float:
         """Readings that have told of the interval."""
