@@ -111,7 +111,8 @@ def correct_recording(
             raise TargetError(msg)
         if polls.absolute:  # a log in local time without a zone is whole or half hours off
             shift = zone_shift(float(updates.t_s[0]), float(updates.t_s[-1]), PowerTrace.of_load(load))
-    responses = known_responses(profile, updates.period_s, updates.watts)
+    worked = load if own is None else own
+    responses = known_responses(profile, updates.period_s, updates.t_s + shift, updates.watts, worked)
     rows_s = table[times_of(table, alone=load is None)].to_numpy(np.float64) + shift
     first, shown_s = float(rows_s[0]), rows_s[table[column].notna()]  # polls may lie beside the rows that tell of them
     if between is not None:
@@ -120,11 +121,11 @@ def correct_recording(
         for why in said_of_regions(table) if load is None else ():
             report(f"note: {why}")
         extent = float(shown_s[0]), float(shown_s[-1])
-        worked = load if own is None else own.about(*extent, 0.0)
-        blocks = (_regions(table) if load is None else []) or _blocks(worked)
+        within = load if own is None else own.about(*extent, 0.0)
+        blocks = (_regions(table) if load is None else []) or _blocks(within)
         intervals = _intervals(blocks, extent, max(r.needed_s for _, r in responses), path, report)
     found, around_s = [], max(stamps_around_s(r) for _, r in responses)
-    loads = _stamps(own if load is None else load, intervals, around_s, report)
+    loads = _stamps(worked, intervals, around_s, report)
     for (start, end, name), stamps in zip(intervals, loads, strict=True):
         shown = updates if stamps is None else updates.dated()
         energy = likely_energy(

@@ -138,8 +138,8 @@ class LoadHistory:
     def about(self, start_ns: int, end_ns: int, margin_ns: int) -> LoadIntervals | None:
         """Return when the load was on between two instants and around them, in seconds from the first.
 
-        None where that is not known throughout the time between them. Of a load that is switched very often less is
-        told of the time around.
+        None where nothing is known of the time between them. Of a load that is switched very often less is told of the
+        time around.
         """
         with self._lock:
             stamping = list(self._open.items())
@@ -156,7 +156,8 @@ class LoadHistory:
         told = self.between(start_ns - margin_ns, end_ns + margin_ns)
         on_s, known_s = ((ns - start_ns) / 1e9 for ns in told)
         load = LoadIntervals(on_s[:, 0], on_s[:, 1], known_s, absolute=False)
-        return load if load.knows(0.0, (end_ns - start_ns) / 1e9) else None
+        first, last = load.longest_known(0.0, (end_ns - start_ns) / 1e9)
+        return load if last > first or end_ns == start_ns else None
 
     def between(self, start_ns: int, end_ns: int) -> tuple[Ints, Ints]:
         """Return when the load was on between two instants, and for which time that is known; each of shape (n, 2).

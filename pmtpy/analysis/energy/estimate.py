@@ -33,6 +33,7 @@ from pmtpy.analysis.uncertainty.in_step import (
     top_unseen,
 )
 from pmtpy.core.load_intervals import LoadIntervals
+from pmtpy.core.presentation import amount, duration
 from pmtpy.core.response import FORGOTTEN, Response
 from pmtpy.core.rows import Floats
 from pmtpy.errors import CoverageError
@@ -51,7 +52,11 @@ _ODD_DELAYS = (
     "the readings follow the load's stamps with delays that are not usual, for which they were corrected as far as "
     "they tell: were the stamps taken when the work had ended, and by the same clock, and are readings polled in time?"
 )
+_TOLD_WHOLE = "stamp by region.load(), which tells of all of it, or once before it begins"
 _HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
+# Between the least and the most that readings show of a load, of all of it: from there on they see both of its levels,
+# and what they leave open is not for want of phases.
+_PHASES_DIFFER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,8 @@ def region_energy(
         return replace(one, warnings=(*one.warnings, _TOP_UNSEEN.format(float(np.max(power)))))
 
     if load is None or not load.knows(*region) or not load.switches(begins, ends):
-        return unstamped()
+        one, why = unstamped(), partly_stamped(load, *region)
+        return replace(one, warnings=(*filter(None, [why]), *one.warnings))
     stamped = StampedLoad.beforehand(load, response, t, seen, region)
     found, share = explained_by_stamps(Readings(t, seen, response, region, load.unknown(begins, ends)), stamped)
     energy = _left_out(_by_stamps(found, stamped, notes, rounded_w=rounded), stamped, seen)
@@ -210,6 +216,20 @@ def stamps_around_s(response: Response) -> float:
     """How far around an interval the readings are that tell of it, and what they show of before; seconds."""
     readings_s = max(_CONTEXT_PERIODS * response.period_s, 2.0 * response.span_s)
     return readings_s + 2.0 * abs(response.delay_s) + FORGOTTEN * response.span_s
+
+
+def partly_stamped(load: LoadIntervals | None, start_s: float, end_s: float) -> str:
+    """Say that stamps tell of a part of an interval only, for which they are not used; else nothing."""
+    if load is None or load.knows(start_s, end_s):
+        return ""
+    first, last = load.longest_known(start_s, end_s)
+    if not last > first:
+        return ""
+    if last < end_s:
+        told = f"for {duration(last - first)} of its {duration(end_s - start_s)} only"
+    else:
+        told = f"only from {duration(first - start_s)} after its begin on"
+    return f"the load's stamps tell of the region {told}, and are not used: {_TOLD_WHOLE}"
 
 
 def mixture(parts: Sequence[tuple[float, Energy]], cause: str) -> Energy:
@@ -298,7 +318,7 @@ def _by_stamps(found: Posterior, load: StampedLoad, gaps: tuple[str, ...], *, ro
     energy = _stated(found, response, region, "load-informed", notes, rounded_w=rounded_w, parts=parts)
     share = math.sqrt(found.variance) / max(abs(found.joules), 1e-300)
     # Where updates are missing no other load would be known better.
-    warnings = energy.warnings if gaps or share <= _HARDLY_KNOWN_U else (*energy.warnings, _hardly(share))
+    warnings = energy.warnings if gaps or share <= _HARDLY_KNOWN_U else (*energy.warnings, _hardly(load, share))
     return replace(energy, warnings=warnings, evidence=found.evidence)
 
 
@@ -327,11 +347,18 @@ def _off_the_stamps(early_s: float, late_s: float) -> str:
     )
 
 
-def _hardly(share: float) -> str:
-    return (
-        "the sensor sees the load in too few phases to tell its levels from its duty cycle, so its energy is known "
-        f"to {Z95 * share:.0%} only: take another period of the load"
-    )
+def _hardly(load: StampedLoad, share: float) -> str:
+    """Say that an energy is hardly known: of a load of several blocks that all readings see alike, why."""
+    known, (start, end), on = f"to {Z95 * share:.0%} only", load.region, load.load
+    t_s = load.t_s[slice(*np.searchsorted(load.t_s - load.response.lag_s, load.region))]
+    blocks = int(np.count_nonzero((on.on_s < end) & (on.off_s > start)))
+    if blocks > 1 and len(t_s) and float(np.ptp(load.response.shown(on, t_s))) < _PHASES_DIFFER:
+        return (
+            "the sensor sees the load in too few phases to tell its levels from its duty cycle, so its energy is known "
+            f"{known}: take another period of the load"
+        )
+    of = f"{amount(len(t_s), 'reading')} of {amount(blocks, 'block')} of the load"
+    return f"{of} in the region, and those around it, tell its energy {known}: measure more or longer blocks in one"
 
 
 # --- what is stated ---

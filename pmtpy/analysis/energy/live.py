@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from pmtpy.analysis.clocking import live_updates, possible_updates
-from pmtpy.analysis.energy.estimate import Energy, likely_energy, mixture
-from pmtpy.analysis.signal.estimate import Z95, bend_sd
+from pmtpy.analysis.energy._noise import noise_of
+from pmtpy.analysis.energy.estimate import Energy, likely_energy, mixture, partly_stamped
+from pmtpy.analysis.signal.estimate import Z95
 from pmtpy.analysis.signal.trace import HOLE
 from pmtpy.analysis.signal.updates import Updates
 from pmtpy.analysis.uncertainty.channel_times import UNSEEN_RENEWALS
@@ -34,14 +35,16 @@ _UNCOVERED = "the rows do not show the power from before the region up to its en
 _MOST_SWITCHES = 20_000  # of a load in one region; more would take seconds, and are faster than any sensor's kernel
 
 
-def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tuple[float, Response]]:
+def known_responses(
+    profile: Profile, period_s: float, t_s: Floats, watts: Floats, load: LoadIntervals | None
+) -> list[tuple[float, Response]]:
     """Return the profile's response as it is of powers to which the profile's curve was applied already.
 
     Where the kernel was left open, those that it may be, with the share of belief in each, the likeliest first.
-    ``watts`` are updates, which tell the noise where the profile does not; ``period_s`` is what was found of them.
+    ``t_s`` and ``watts`` are updates, which tell the noise where the profile does not, the better if it is known when
+    the ``load`` was on; ``period_s`` is what was found of them.
     """
     known = profile.calibrated(Channel(profile.channel, Quantity.POWER, resolution=0.0))
-    noise = bend_sd(watts, 0.25)  # the larger ones are the load's
     each = profile.candidates or ((1.0, profile.response),)
     return [
         (
@@ -52,7 +55,7 @@ def known_responses(profile: Profile, period_s: float, watts: Floats) -> list[tu
                 gain_u=known.gain_u,
                 offset_u=known.offset_u,
                 known_at_w=known.response.known_at_w,
-                noise_w=known.noise or (noise if math.isfinite(noise) else 0.0),
+                noise_w=known.noise or noise_of(t_s, watts, response, load),
                 state_w=known.response.state_w,
                 state_s=known.response.state_s,
             ),
@@ -109,13 +112,13 @@ def live_energy(
     near = np.isfinite(watts) & (t_s <= seconds + reach)
     t_s, watts = t_s[near], watts[near]
     seen = live_updates(t_s, watts, period, aged_s)
-    responses = known_responses(profile, period.value, seen.watts)
+    responses = known_responses(profile, period.value, seen.t_s, seen.watts, load)
     response = responses[0][1]
     # A register that now and then is not renewed may stand at the end as well.
     ahead_s = (HOLE if seen.stale else UNSEEN_RENEWALS) * response.period_s
     if not _covered(seen, response, seconds, ahead_s):
         raise CoverageError(_UNCOVERED)
-    load, notes = _fit_load(load)
+    load, notes = _fit_load(load, seconds)
     unsure_s = math.inf
     if load is not None:
         unsure_s, seen = _MAX_INSTANT_U * response.period_s, seen.dated()
@@ -140,7 +143,7 @@ def live_energy(
         raise CoverageError(_UNCOVERED)
     most = max(energy.evidence for _, energy in found)
     one = mixture([(share * math.exp(energy.evidence - most), energy) for share, energy in found], "lag")
-    said = (*one.warnings, *notes, *_short(channel, one, seconds, _polled_s(t_s)))
+    said = (*notes, *one.warnings, *_short(channel, one, seconds, _polled_s(t_s) if aged_s else 0.0))
     return replace(one, warnings=tuple(f"{channel.name}: {warning}" for warning in said))
 
 
@@ -155,11 +158,12 @@ def _covered(seen: Updates, response: Response, seconds: float, ahead_s: float) 
     return not seen.aged_s or (len(inner) > 1 and float(np.max(np.diff(inner))) <= HOLE * period)
 
 
-def _fit_load(load: LoadIntervals | None) -> tuple[LoadIntervals | None, tuple[str, ...]]:
+def _fit_load(load: LoadIntervals | None, seconds: float) -> tuple[LoadIntervals | None, tuple[str, ...]]:
     """Return the load if its stamps can be held against the readings, else why not."""
-    if load is None or len(load.on_s) * 2 <= _MOST_SWITCHES:
-        return load, ()
-    return None, (f"the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
+    if load is not None and len(load.on_s) * 2 > _MOST_SWITCHES:
+        return None, (f"the load was switched {2 * len(load.on_s)} times; its stamps are not used",)
+    why = partly_stamped(load, 0.0, seconds)
+    return (None, (why,)) if why else (load, ())
 
 
 def _polled_s(t_s: Floats) -> float:
@@ -168,7 +172,10 @@ def _polled_s(t_s: Floats) -> float:
 
 
 def _short(channel: Channel, found: Energy, seconds: float, polled_s: float) -> tuple[str, ...]:
-    """Say so when the readings hardly tell the energy: the region is too short for them, or they are too few."""
+    """Say so when the readings hardly tell the energy: the region is too short for them, or they are too few.
+
+    ``polled_s``: time between reads; 0 where each row is a renewal, whose distance tells nothing of how often was read.
+    """
     blurred = math.hypot(*(u for name, u in found.parts if name in {"reconstruction", "edges"}))
     if blurred <= DOUBTFUL_SHARE * abs(found.joules):
         return ()
