@@ -102,8 +102,13 @@ def test_without_stamps_nothing_is_known() -> None:
     assert history.about(0, S, S) is None
     with history.own:
         clock.advance(1.0)
-    assert history.about(clock.now_ns() - 2 * S, clock.now_ns(), S) is None  # half of it was before the first stamp
-    assert history.about(clock.now_ns() - S, clock.now_ns(), S) is not None
+    half = history.about(clock.now_ns() - 2 * S, clock.now_ns(), S)
+    assert half is not None
+    assert not half.knows(0.0, 2.0)  # half of it was before the first stamp
+    assert half.longest_known(0.0, 2.0) == pytest.approx((1.0, 2.0))
+    whole = history.about(clock.now_ns() - S, clock.now_ns(), S)
+    assert whole is not None
+    assert whole.knows(0.0, 1.0)
 
 
 def test_what_a_region_stamped_is_known_to_the_next_one_and_what_ran_between_is_not() -> None:
@@ -117,7 +122,10 @@ def test_what_a_region_stamped_is_known_to_the_next_one_and_what_ran_between_is_
     near = told(history, 6.0, 7.0, 3.25)
     assert near.edges == pytest.approx([2.75, 3.0, 6.5, 7.0])
     assert near.known_s.ravel() == pytest.approx([2.75, 4.0, 6.0, 7.0])
-    assert history.about(3 * S, 5 * S, S) is None
+    beyond = history.about(3 * S, 5 * S, S)
+    assert beyond is not None
+    assert beyond.longest_known(0.0, 2.0) == pytest.approx((0.0, 1.0))
+    assert history.about(4 * S, 5 * S, S) is None
 
 
 def test_of_regions_side_by_side_the_load_is_on_while_any_says_so() -> None:
@@ -206,7 +214,9 @@ def test_where_the_oldest_stamps_are_forgotten_nothing_passes_for_rest(monkeypat
             clock.advance(0.5)
         clock.advance(0.5)
     for _ in range(2):
-        assert history.about(begun_ns, begun_ns + 20 * S, 0) is None  # a region that switched oftener than is kept
+        oftener = history.about(begun_ns, begun_ns + 20 * S, 0)  # a region that switched oftener than is kept
+        assert oftener is not None
+        assert not oftener.knows(0.0, 20.0)
         assert told(history, begun_ns / S + 18.0, begun_ns / S + 19.0).on_s[-1] == pytest.approx(begun_ns / S + 19.0)
         history.end(long, clock.now_ns())
 

@@ -52,11 +52,11 @@ _ODD_DELAYS = (
     "the readings follow the load's stamps with delays that are not usual, for which they were corrected as far as "
     "they tell: were the stamps taken when the work had ended, and by the same clock, and are readings polled in time?"
 )
-_TOLD_WHOLE = "stamp by region.load(), which tells of all of it, or once before it begins"
+_TOLD_WHOLE = "they have to tell of all of it (stamp by region.load(), or once before it begins)"
 _HARDLY_KNOWN_U = 0.02  # standard uncertainty of a stamped load's energy from which it is said that it is hardly known
-# Between the least and the most that readings show of a load, of all of it: from there on they see both of its levels,
-# and what they leave open is not for want of phases.
-_PHASES_DIFFER = 0.5
+# Of a load, of all of it: up to so much from either end of it a reading shows a level. Where readings show both, what
+# they leave open is not for want of phases.
+_SHOWS_LEVEL = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def partly_stamped(load: LoadIntervals | None, start_s: float, end_s: float) -> 
     if last < end_s:
         told = f"for {duration(last - first)} of its {duration(end_s - start_s)} only"
     else:
-        told = f"only from {duration(first - start_s)} after its begin on"
+        told = f"only from {duration(first - start_s)} after its start on"
     return f"the load's stamps tell of the region {told}, and are not used: {_TOLD_WHOLE}"
 
 
@@ -348,17 +348,18 @@ def _off_the_stamps(early_s: float, late_s: float) -> str:
 
 
 def _hardly(load: StampedLoad, share: float) -> str:
-    """Say that an energy is hardly known: of a load of several blocks that all readings see alike, why."""
+    """Say that an energy is hardly known: of several blocks of which readings do not show both levels, why."""
     known, (start, end), on = f"to {Z95 * share:.0%} only", load.region, load.load
     t_s = load.t_s[slice(*np.searchsorted(load.t_s - load.response.lag_s, load.region))]
     blocks = int(np.count_nonzero((on.on_s < end) & (on.off_s > start)))
-    if blocks > 1 and len(t_s) and float(np.ptp(load.response.shown(on, t_s))) < _PHASES_DIFFER:
+    seen = load.response.shown(on, t_s)
+    if blocks > 1 and len(t_s) and not float(np.min(seen)) < _SHOWS_LEVEL < 1.0 - _SHOWS_LEVEL < float(np.max(seen)):
         return (
             "the sensor sees the load in too few phases to tell its levels from its duty cycle, so its energy is known "
             f"{known}: take another period of the load"
         )
-    of = f"{amount(len(t_s), 'reading')} of {amount(blocks, 'block')} of the load"
-    return f"{of} in the region, and those around it, tell its energy {known}: measure more or longer blocks in one"
+    of = f"{amount(len(t_s), 'reading')} of {amount(blocks, 'block')} of the load in the region, and those around it,"
+    return f"{of} tell its energy {known}: measure more blocks in one, or longer ones"
 
 
 # --- what is stated ---
