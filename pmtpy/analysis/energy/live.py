@@ -112,7 +112,9 @@ def live_energy(
     near = np.isfinite(watts) & (t_s <= seconds + reach)
     t_s, watts = t_s[near], watts[near]
     seen = live_updates(t_s, watts, period, aged_s)
-    responses = known_responses(profile, period.value, seen.t_s, seen.watts, load)
+    # Of polls the instants of updates are found, and off where a phase jumps: what is left of a load is no noise then.
+    stamps = None if aged_s else load
+    responses = known_responses(profile, period.value, seen.t_s, seen.watts, stamps)
     response = responses[0][1]
     # A register that now and then is not renewed may stand at the end as well.
     ahead_s = (HOLE if seen.stale else UNSEEN_RENEWALS) * response.period_s
