@@ -26,7 +26,7 @@ from pmtpy.analysis.characterisation.gain import Transfer, line_of, of_means, po
 from pmtpy.analysis.characterisation.kernel import AMBIGUOUS, CoarseReferenceError, KernelFit, is_coarse, refuse_coarse
 from pmtpy.analysis.characterisation.kernel_fit import fit_kernel
 from pmtpy.analysis.characterisation.results import Characterisation, Reference, Series, fitted_response
-from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
+from pmtpy.analysis.clocking import BoundedError, FasterThanPollsError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.energy.beside_meter import EnergyComparison, PolledChannel, compare_energy
 from pmtpy.analysis.signal.clock_fit import ClockFit
 from pmtpy.analysis.signal.estimate import Estimate
@@ -47,6 +47,7 @@ class _Remarks:
     declined: dict[str, Reason] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     bound_s: float | None = None
+    fast: bool = False  # whether readings change at most polls, so that each is of its poll
     coarse: bool = False  # whether the meter is too coarse to show a kernel
 
     def attempt(self, name: str, estimator: Callable[[], _T]) -> _T | None:
@@ -55,8 +56,8 @@ class _Remarks:
             return estimator()
         except DeclinedError as error:
             self.declined.setdefault(name, error.reason)
-            if isinstance(error, FasterThanPollsError):
-                self.bound_s = error.bound_s
+            if isinstance(error, BoundedError):
+                self.bound_s, self.fast = error.bound_s, isinstance(error, FasterThanPollsError)
             self.coarse |= isinstance(error, CoarseReferenceError)
             return None
 
@@ -93,7 +94,7 @@ def characterise(
     """
     remarks = _Remarks()
     beside = Reference(meter) if isinstance(meter, Series) else meter
-    lattice = remarks.attempt("update_period_ms", lambda: _lattice(polls))
+    lattice = remarks.attempt("update_period_ms", lambda: _lattice(polls, load))
     if lattice is None:
         why = remarks.declined["update_period_ms"].after("needs the update period")
         transfer = _fast_transfer(remarks, polls, beside, one_clock=one_clock)
@@ -137,12 +138,13 @@ def characterise(
     )
 
 
-def _lattice(polls: Series) -> PublishingClock:
+def _lattice(polls: Series, load: LoadIntervals | None) -> PublishingClock:
     lasted = float(np.ptp(polls.t_s)) if len(polls.t_s) else 0.0
     if lasted < MIN_LENGTH_S:
         msg = f"the readings last {lasted:.3g} s, too little to characterise a sensor; record at least 10 s"
         raise DeclinedError(msg)
-    return estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut)
+    edges = None if load is None else load.edges
+    return estimate_updates(polls.t_s, polls.watts, uncut=polls.uncut, edges_s=edges)
 
 
 def _updates(
@@ -299,7 +301,7 @@ def _fast_transfer(remarks: _Remarks, polls: Series, meter: Reference | None, *,
 
     None without a meter, of another sensor, or where it declines.
     """
-    if meter is None or remarks.bound_s is None:
+    if meter is None or remarks.bound_s is None or not remarks.fast:
         return None
     t, watts = tidy(polls.t_s, polls.watts)
     shown = PowerTrace.from_samples(t, watts).read_at(t, remarks.bound_s)

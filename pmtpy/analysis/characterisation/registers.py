@@ -15,7 +15,7 @@ import numpy as np
 
 from pmtpy.analysis.characterisation._kernel_from_load import fit_load_kernel
 from pmtpy.analysis.characterisation.kernel import KernelFit
-from pmtpy.analysis.clocking import FasterThanPollsError, PublishingClock, estimate_updates, update_series
+from pmtpy.analysis.clocking import BoundedError, PublishingClock, estimate_updates, update_series
 from pmtpy.analysis.signal.clock_fit import EDGE_DELAY_S
 from pmtpy.analysis.signal.estimate import Z95, Estimate
 from pmtpy.analysis.signal.updates import MIN_UPDATES, Updates, tidy
@@ -124,9 +124,10 @@ def _alone(register: Register) -> Standing:
             moves = replace(moves, wraps=None, restarts=moves.restarts or None)
     found = Standing(register.name, moves=moves)
     try:
-        clock = estimate_updates(t, values, uncut=register.uncut)
+        edges = None if register.load is None else register.load.edges
+        clock = estimate_updates(t, values, uncut=register.uncut, edges_s=edges)
     except DeclinedError as error:
-        bound = error.bound_s if isinstance(error, FasterThanPollsError) else None
+        bound = error.bound_s if isinstance(error, BoundedError) else None
         why = f"needs the update period: {error}"
         return replace(found, bound_s=bound, declined={"update_period_ms": str(error), "kernel": why})
     if register.load is None:

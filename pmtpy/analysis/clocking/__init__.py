@@ -23,12 +23,13 @@ backward. [Y24] Yang, Adamek, Armour, arXiv 2312.02741: recordings in which the 
 
 from __future__ import annotations
 
-from pmtpy.analysis.clocking._intervals import FasterThanPollsError
+from pmtpy.analysis.clocking._intervals import BoundedError, FasterThanPollsError
 from pmtpy.analysis.clocking._known import live_updates, possible_updates
 from pmtpy.analysis.clocking._polling import Polling
 from pmtpy.analysis.clocking._updates import PublishingClock, estimate_updates, update_series
 
 __all__ = [
+    "BoundedError",
     "FasterThanPollsError",
     "Polling",
     "PublishingClock",

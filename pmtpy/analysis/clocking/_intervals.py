@@ -20,12 +20,16 @@ MOST_POLLS = 64.382
 MIN_CHANGES = 12  # below this, chance alone finds a period among the many candidates
 
 
-class FasterThanPollsError(DeclinedError):
-    """The sensor publishes faster than it was polled, or nearly; ``bound_s`` is the longest that its period can be."""
+class BoundedError(DeclinedError):
+    """The period is not known but bounded: ``bound_s`` is the longest that it can be."""
 
-    def __init__(self, why: str, bound_s: float, *, polls: str) -> None:
-        super().__init__(why, polls=polls)
+    def __init__(self, why: str, bound_s: float, *, polls: str = "", load: str = "") -> None:
+        super().__init__(why, polls=polls, load=load)
         self.bound_s = bound_s
+
+
+class FasterThanPollsError(BoundedError):
+    """The sensor publishes faster than it was polled, or nearly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pmtpy.analysis.clocking._edges import in_step, longest_period
 from pmtpy.analysis.clocking._intervals import (
     MIN_CHANGES,
     MOST_POLLS,
+    BoundedError,
     FasterThanPollsError,
     Intervals,
     few_own,
@@ -24,7 +26,7 @@ from pmtpy.analysis.signal.renewal import Bools
 from pmtpy.analysis.signal.updates import Updates, stamp_step, tidy
 from pmtpy.core.presentation import amount
 from pmtpy.core.rows import Floats, Ints
-from pmtpy.errors import DeclinedError
+from pmtpy.errors import DeclinedError, Reason
 
 # Share of the polls that bring a change right after another, above which no sensor is slower than they are; and of the
 # changes that come at the very next update, below which a lattice has none where updates are.
@@ -32,6 +34,7 @@ _IN_A_ROW = 0.05
 # Updates that bring the value before are no readings if they are so many times as many as by chance, and come one after
 # another no more often than that.
 _BEYOND_CHANCE = 4.0
+_SOON = 1.5  # polls, within which a sensor that is faster than they are shows an edge of the load
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 # By which a clock runs wrong for a while, relative: more than recorded ones, which wander by 4 ms in a minute.
 RATE = 1e-3
@@ -67,7 +70,9 @@ class PublishingClock:
         return np.asarray(nominal + np.interp(nominal, self.blocks_s, self.block_phase_s), np.float64)
 
 
-def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncut: bool = False) -> PublishingClock:
+def estimate_updates(
+    t_s: Floats, values: Floats, *, unequal: bool = False, uncut: bool = False, edges_s: Floats | None = None
+) -> PublishingClock:
     """Find update period and phase.
 
     Parameters
@@ -81,8 +86,11 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncu
     uncut : bool
         Whether stamps are known to be as their clock told them. Else those that lie on a coarse decimal step, as polls
         that keep their beat do as well, are taken for ones that were cut off to it.
+    edges_s : float64, shape (m,), optional
+        When the load was switched, in order, on the clock of the polls.
 
     Raises FasterThanPollsError: the sensor publishes faster than it was polled, or nearly.
+    Raises BoundedError: no period is found, but the readings follow the load so soon that it is bounded.
     Raises DeclinedError: there are too few changes; they are jumps between a few levels, which the load may have made;
     no period explains them better than chance and than another; or they come at unequal intervals.
     """
@@ -90,9 +98,36 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncu
     if len(t) < 3:
         msg = f"{amount(len(t), 'poll is', 'polls are')} too few to find an update period"
         raise DeclinedError(msg)
+    try:
+        return _estimated(t, v, edges_s, unequal=unequal, uncut=uncut)
+    except BoundedError:
+        raise
+    except DeclinedError as error:
+        raise _bounded(error.reason, t, v, edges_s) from error
+
+
+def _bounded(reason: Reason, t: Floats, v: Floats, edges_s: Floats | None) -> DeclinedError:
+    """Return why there is no period, with the bound that a load gives, or that it would."""
+    if edges_s is None:
+        if np.count_nonzero(np.diff(v)) < MIN_CHANGES:  # it does not follow a load
+            return DeclinedError(reason.why, polls=reason.polls, load=reason.load)
+        stamps = "a sensor that is faster than the polls may look the same, which stamps of the load would tell"
+        return DeclinedError(reason.why, polls=reason.polls, load="; ".join(filter(None, (reason.load, stamps))))
+    bound = longest_period(t, v, edges_s)
+    if bound is None:
+        return DeclinedError(reason.why, polls=reason.polls, load=reason.load)
+    why = (
+        f"the readings follow the load so soon that the update period is below {1e3 * bound:.3g} ms; by their changes "
+        f"alone, {reason.why}"
+    )
+    return BoundedError(why, bound, polls=reason.polls, load=reason.load)
+
+
+def _estimated(t: Floats, v: Floats, edges_s: Floats | None, *, unequal: bool, uncut: bool) -> PublishingClock:
+    """Find update period and phase of polls in order."""
     first, *others = _stretches(t)
     if others:
-        clock = estimate_updates(t[first], v[first], unequal=unequal, uncut=uncut)
+        clock = _estimated(t[first], v[first], edges_s, unequal=unequal, uncut=uncut)
         return _joined(clock, [(t[rows], v[rows]) for rows in others])
     step = 0.0 if uncut else stamp_step(t)
     origin = float(t[0] + t[-1]) / 2.0
@@ -105,6 +140,8 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncu
         if isinstance(error, FasterThanPollsError) or np.mean(seen.changed[1:] & seen.changed[:-1]) < _IN_A_ROW:
             raise
         raise too_fast(seen) from error
+    if edges_s is not None:
+        _refuse_edges(seen, own, path, edges_s - origin)
     clock = replace(clock_of(path, origin, seen, coverage, odds), step_s=step)
     if clock.patterned and not unequal and np.mean(_steps(seen, path) == 1.0) < _IN_A_ROW:
         period = 1e3 * clock.period_s.value
@@ -115,6 +152,25 @@ def estimate_updates(t_s: Floats, values: Floats, *, unequal: bool = False, uncu
         )
         raise DeclinedError(msg)
     return clock
+
+
+def _refuse_edges(seen: Intervals, own: Bools, path: PhasePath, edges: Floats) -> None:
+    """Decline a clock that the load keeps as well, if nothing speaks for it but the changes right after its edges."""
+    within = _SOON * float(np.median(seen.length))
+    edges = edges[(edges > seen.after[0]) & (edges < seen.before[-1])]
+    if len(edges) < MIN_CHANGES or not in_step(edges, path.period_s.value, within):
+        return
+    # What is stamped before it is read shows edges that come after its stamp.
+    first, last = np.searchsorted(edges, seen.after - within), np.searchsorted(edges, seen.before + within / 2.0)
+    others = own & (first == last)
+    if np.sum(others) < MIN_CHANGES:
+        changes, period = int(np.sum(seen.changed)), 1e3 * path.period_s.value
+        msg = (
+            f"of {changes} changes {amount(changes - int(np.sum(others)), 'follows', 'follow')} the load, which keeps "
+            f"the step that was found in them, {period:.4g} ms"
+        )
+        raise DeclinedError(msg, load="use a load that switches irregularly")
+    explained(seen, path, others)
 
 
 def _stretches(t_s: Floats) -> list[slice[int, int, None]]:
