@@ -22,11 +22,11 @@ from pmtpy.analysis.signal.renewal import Bools
 from pmtpy.core.rows import Floats
 
 _LATE_SHARES = (0.0, 0.1)  # of the edges, that may be answered late: pollers are starved, and a value may repeat
-_MOST = 512  # edges that are asked, from all over the recording; more hardly tell more
+_MOST_EDGES = 512  # edges that are asked, from all over the recording; more hardly tell more
 _GAP = 4.0  # times as long as usual are polls apart where the poller was starved: what an edge in it did nobody saw
 _WAYS = 4  # in which a bound is looked for, of which the least counts
 _FINENESS = 32.0  # of the time within which edges are answered: so fine are their places on a lattice
-_FEWEST = 16  # edges that a lattice is held against at first: over the time of more its phase wanders, if it fits
+_FEWEST_EDGES = 16  # edges that a lattice is held against at first: over the time of more its phase wanders, if it fits
 _RATIO = 1.02  # from one period to the next that chance is asked about
 _PIECE = 1 << 18  # periods times edges that are held at once
 
@@ -45,7 +45,7 @@ def longest_period(t_s: Floats, values: Floats, edges_s: Floats) -> float | None
     before = np.unique(np.searchsorted(t_s, edges, side="right") - 1)  # of edges between two polls one counts
     apart = np.diff(t_s)
     before = before[apart[before] < _GAP * float(np.median(apart))]
-    before = before[:: math.ceil(len(before) / _MOST) or 1]
+    before = before[:: math.ceil(len(before) / _MOST_EDGES) or 1]
     if len(before) < MIN_CHANGES:
         return None
     changes = np.append(np.flatnonzero(np.diff(values) != 0.0) + 1, len(t_s))
@@ -60,7 +60,7 @@ def longest_period(t_s: Floats, values: Floats, edges_s: Floats) -> float | None
 
 def in_step(edges_s: Floats, period_s: float, within_s: float) -> bool:
     """Whether most edges of a load, where they are densest, lie on a lattice of a period, within so much."""
-    few = min(_FEWEST, len(edges_s))
+    few = min(_FEWEST_EDGES, len(edges_s))
     first = _densest(edges_s, few)
     lie = _lies_on(edges_s[first : first + few], np.array([period_s]), within_s, few - int(max(_LATE_SHARES) * few))
     return bool(lie[0])
@@ -108,7 +108,7 @@ def _in_step(begin: Floats, soon: Bools, within: float, least: float) -> float:
 
     Of a few that are next to each other first, which many periods fit, then of more and more, closer and closer.
     """
-    fewest = min(_FEWEST, len(begin))
+    fewest = min(_FEWEST_EDGES, len(begin))
     densest = _densest(begin, fewest)
     periods, step = np.empty(0), 0.0
     for most in (fewest, 2 * fewest, 4 * fewest, 8 * fewest):

@@ -34,7 +34,7 @@ _IN_A_ROW = 0.05
 # Updates that bring the value before are no readings if they are so many times as many as by chance, and come one after
 # another no more often than that.
 _BEYOND_CHANCE = 4.0
-_SOON = 1.5  # polls, within which a sensor that is faster than they are shows an edge of the load
+_SOON_POLLS = 1.5  # polls, within which a sensor that is faster than they are shows an edge of the load
 _EARLIEST = 0.25  # of the period, by which the instant that is followed may lie behind the stamp
 # By which a clock runs wrong for a while, relative: more than recorded ones, which wander by 4 ms in a minute.
 RATE = 1e-3
@@ -156,7 +156,7 @@ def _estimated(t: Floats, v: Floats, edges_s: Floats | None, *, unequal: bool, u
 
 def _refuse_edges(seen: Intervals, own: Bools, path: PhasePath, edges: Floats) -> None:
     """Decline a clock that the load keeps as well, if nothing speaks for it but the changes right after its edges."""
-    within = _SOON * float(np.median(seen.length))
+    within = _SOON_POLLS * float(np.median(seen.length))
     edges = edges[(edges > seen.after[0]) & (edges < seen.before[-1])]
     if len(edges) < MIN_CHANGES or not in_step(edges, path.period_s.value, within):
         return
