@@ -170,7 +170,9 @@ def test_a_sensor_takes_a_finished_profile_as_stamps_of_its_load(tmp_path: Path,
         load = loads.about(begin_ns, begin_ns + 100_000_000, 0)
         assert load is not None
         assert load.edges * 1e3 == pytest.approx(BUSY_MS)
-        assert loads.about(begin_ns, begin_ns + 101_000_000, 0) is None  # what came after nobody told
+        longer = loads.about(begin_ns, begin_ns + 101_000_000, 0)
+        assert longer is not None
+        assert not longer.knows(0.0, 0.101)  # what came after nobody told
         sensor.load(Profiled())  # once more tells nothing new
         again = loads.about(begin_ns, begin_ns + 100_000_000, 0)
         assert again is not None
